@@ -1,0 +1,1 @@
+"""Test doubles over the model of `hipfile_sim`: drop-in packages, faults, recorder, pytest plugin."""
