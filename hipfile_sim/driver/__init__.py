@@ -1,0 +1,1 @@
+"""The hipFile library, modelled. `Driver` has every public function of ``hipfile.h``."""

@@ -1,0 +1,73 @@
+"""Releases of hipFile, one file each. Found by name; a new file is a new release."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
+
+from hipfile_sim.driver.profiles.base import Profile
+
+__all__ = ["NEWEST", "Profile", "get_profile", "list_profiles"]
+
+NEWEST = "0.5"
+"""Newest released profile: the default."""
+
+
+@cache
+def _modules() -> dict[str, str]:
+    """Profile name -> module: ``p0_5`` is 0.5, ``p0_6_dev`` is 0.6-dev, ``cufile`` is cufile."""
+    found = {}
+    for module in iter_modules(__path__):
+        stem = module.name
+        if stem == "base":
+            continue
+        if stem[:1] == "p" and stem[1:2].isdigit():
+            numbers = [part for part in stem[1:].split("_") if part.isdigit()]
+            words = [part for part in stem[1:].split("_") if not part.isdigit()]
+            found["-".join([".".join(numbers), *words])] = stem
+        else:
+            found[stem] = stem
+    return found
+
+
+@cache
+def _load(name: str) -> Profile:
+    profile = import_module(f"{__name__}.{_modules()[name]}").PROFILE
+    assert isinstance(profile, Profile) and profile.name == name, f"profile file {_modules()[name]}.py names {profile!r}"
+    return profile
+
+
+def list_profiles() -> tuple[str, ...]:
+    """Names, oldest release first, other vendors last.
+
+    >>> list_profiles()[:4]
+    ('0.2', '0.3', '0.4', '0.5')
+    """
+    return tuple(sorted(_modules(), key=lambda n: (not n[0].isdigit(), [int(p) for p in n.split("-")[0].split(".") if p.isdigit()], n)))
+
+
+def get_profile(name: str | Profile) -> Profile:
+    """The profile called `name`: a release (``"0.5"``), an alias (``"0.5.0"``, ``"newest"``) or a `Profile`.
+
+    Raises
+    ------
+    ValueError
+        Not known; the message lists what is.
+
+    >>> get_profile("0.5.0") is get_profile("0.5") is get_profile("newest")
+    True
+    """
+    if isinstance(name, Profile):
+        return name
+    if not isinstance(name, str):
+        raise TypeError(f"profile must be a name or a Profile, not {type(name).__name__}: {name!r}")
+    key = name.strip().lower()
+    if key in ("newest", "latest", "default"):
+        key = NEWEST
+    if key in _modules():
+        return _load(key)
+    for known in list_profiles():
+        if key in _load(known).aliases:
+            return _load(known)
+    raise ValueError(f"no profile {name!r}; known profiles: {', '.join(list_profiles())} (and 'newest' = {NEWEST})")
