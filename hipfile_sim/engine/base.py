@@ -1,0 +1,178 @@
+"""What both engines share: lanes, the lock, observers, submission, and the watchdog."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from hipfile_sim.engine.clock import CostModel, VirtualClock
+from hipfile_sim.engine.command import HELD, SLOW, Command, Lane, Marker
+from hipfile_sim.engine.errors import DeadlockError, EngineError, HostFunctionError
+from hipfile_sim.engine.waitgraph import wait_graph
+from hipfile_sim.observe.observer import Observer
+
+
+class Engine(ABC):
+    """Runs the commands of one machine.
+
+    Attributes
+    ----------
+    lock : threading.RLock
+        Guards the whole machine. Observers are called under it.
+    changed : threading.Condition
+        Notified when anything that a blocked host thread may wait for has changed.
+    host_threads : str
+        ``"one"``: all host functions of the machine share a thread; ``"per-stream"``: each stream has its own.
+    watchdog_s : float
+        Real seconds without any progress after which a blocked host thread gets a `DeadlockError`. Where it is plain
+        at once that nothing can move, the error comes at once.
+    fatal : EngineError or None
+        Set when user code on the device side raised; every later call raises it.
+    """
+
+    threaded = False
+
+    def __init__(
+        self, costs: CostModel | None = None, *, host_threads: str = "per-stream", watchdog_s: float = 5.0
+    ) -> None:
+        self.lock = threading.RLock()
+        self.changed = threading.Condition(self.lock)
+        self.clock = VirtualClock()
+        self.costs = costs or CostModel()
+        self.lanes: dict[int, Lane] = {}
+        self.observers: tuple[Observer, ...] = ()
+        self.host_threads = host_threads
+        self.watchdog_s = watchdog_s
+        self.fatal: EngineError | None = None
+        self.closed = False
+        self._lane_count = 0
+        self._inside = threading.local()
+
+    # -- lanes -------------------------------------------------------------------------------------------------------
+
+    def add_lane(self, name: str, group: int = 0) -> Lane:
+        """A new, empty lane."""
+        with self.lock:
+            lane = Lane(self._lane_count, name, group)
+            self._lane_count += 1
+            self.lanes[lane.index] = lane
+            for observer in self.observers:
+                observer.lane_added(lane)
+            return lane
+
+    def retire(self, lane: Lane) -> None:
+        """Forget `lane` once it is empty. What is in it still runs."""
+        with self.lock:
+            if lane.idle:
+                self.lanes.pop(lane.index, None)
+
+    def stall(self, lane: Lane, *, hold: bool = False) -> None:
+        """Make `lane` as slow as can be: its commands start only when nothing else can move (`hold`: not at all)."""
+        with self.lock:
+            lane.stalled = HELD if hold else SLOW
+
+    def unstall(self, lane: Lane) -> None:
+        """Undo `stall`."""
+        with self.lock:
+            lane.stalled = 0
+            self.poke()
+
+    # -- the four things that callers do -----------------------------------------------------------------------------
+
+    @abstractmethod
+    def submit(self, lane: Lane, command: Command, deps: tuple[Marker, ...] = ()) -> int:
+        """Put `command` at the end of `lane`; it also waits for `deps`. Returns its ticket."""
+
+    @abstractmethod
+    def host_point(self, what: str) -> None:
+        """The host is at `what`; hardware may have moved meanwhile, so the schedule may move it."""
+
+    @abstractmethod
+    def wait(self, targets: Sequence[Marker], what: str) -> None:
+        """Block the host until all `targets` are complete.
+
+        Raises
+        ------
+        DeadlockError
+            They never can be. The message has the wait graph.
+        HostFunctionError
+            A host function raised.
+        """
+
+    def poke(self) -> None:
+        """Something outside the engine changed (memory that a wait looks at, a stall lifted)."""
+        with self.lock:
+            self.changed.notify_all()
+
+    def close(self) -> None:
+        """Stop. Commands that have not run never will."""
+        with self.lock:
+            self.closed = True
+            self.changed.notify_all()
+
+    def token(self) -> str:
+        """The choices made so far, as text. Only a deterministic engine has one."""
+        raise EngineError("the threaded engine makes no choices and has no token; use the step engine to get one")
+
+    # -- for subclasses ----------------------------------------------------------------------------------------------
+
+    @property
+    def in_host_function(self) -> bool:
+        """Whether the calling thread is running a host function."""
+        return getattr(self._inside, "command", None) is not None
+
+    @property
+    def host_function(self) -> Command | None:
+        """The host function that the calling thread is running."""
+        return getattr(self._inside, "command", None)
+
+    def after_fork(self) -> None:
+        """In a forked child: locks that other threads held would never be released, so make new ones."""
+        self.lock = threading.RLock()
+        self.changed = threading.Condition(self.lock)
+
+    def idle(self) -> bool:
+        """Whether every lane is empty."""
+        return all(lane.idle for lane in self.lanes.values())
+
+    def drain(self) -> None:
+        """Wait for everything submitted so far."""
+        with self.lock:
+            targets = [lane.tail for lane in self.lanes.values() if not lane.idle]
+        self.wait(targets, "drain")
+
+    def _enqueue(self, lane: Lane, command: Command, deps: tuple[Marker, ...]) -> int:
+        if self.fatal is not None:
+            raise self.fatal
+        ticket = lane.submitted + 1
+        lane.submitted = ticket
+        command.lane = lane
+        command.ticket = ticket
+        command.deps = deps
+        command.submit_time = self.clock.now
+        lane.queue.append(command)
+        for observer in self.observers:
+            observer.submitted(command)
+        return ticket
+
+    def _failed(self, command: Command, error: BaseException) -> None:
+        """User code on the device side raised: nothing on this machine can be trusted from here on."""
+        kind = HostFunctionError if command.external else EngineError
+        where = f", submitted at {command.site}" if command.site else ""
+        self.fatal = kind(
+            f"{command.describe()} on {command.lane.name}{where} raised {type(error).__name__}: {error}; "
+            "on real hardware this ends the process"
+        )
+        self.fatal.__cause__ = error
+
+    def _call_external(self, command: Command) -> None:
+        """Run user code on the calling thread, marked as a host function."""
+        self._inside.command = command
+        try:
+            command.run()
+        finally:
+            self._inside.command = None
+
+    def _deadlock(self, what: str, targets: Sequence[Marker]) -> DeadlockError:
+        return DeadlockError(what, wait_graph(self, what, targets))

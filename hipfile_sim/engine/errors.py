@@ -1,0 +1,43 @@
+"""Errors of the engine. Each says what happened, where, and what to do."""
+
+from __future__ import annotations
+
+
+class EngineError(RuntimeError):
+    """Base of everything that the engine raises."""
+
+
+class DeadlockError(EngineError):
+    """No progress is possible: every runnable thing waits for something that cannot happen.
+
+    Attributes
+    ----------
+    graph : str
+        The wait graph, one line a waiter.
+    """
+
+    def __init__(self, what: str, graph: str) -> None:
+        self.what = what
+        self.graph = graph
+        super().__init__(f"deadlock: {what} can never return; nothing on the machine can move\n{graph}")
+
+
+class HostFunctionError(EngineError):
+    """A host function raised. Real HIP would terminate the process; the machine is unusable from here on."""
+
+
+class TokenMismatch(EngineError):
+    """A token does not fit the program that it is replayed on.
+
+    Attributes
+    ----------
+    step : int
+        Number of the choice, counted from 0, at which it stopped fitting.
+    """
+
+    def __init__(self, step: int, expected: str, found: str) -> None:
+        self.step = step
+        super().__init__(
+            f"the token stopped fitting at choice {step}: it expects {expected}, the program offers {found}; "
+            "replay it on the program, arguments and version that it was recorded with"
+        )

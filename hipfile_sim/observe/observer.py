@@ -1,0 +1,170 @@
+"""What an observer is told."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from hipfile_sim.engine.command import Access, Command, Lane, Marker
+    from hipfile_sim.hip.memory import Block
+
+
+class Site(NamedTuple):
+    """A place in the user's source."""
+
+    filename: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        return f"{self.filename}:{self.line} in {self.function}"
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """One call of the API by the host.
+
+    Parameters
+    ----------
+    seq : int
+        Number of the call on this machine, from 1.
+    api : str
+        ``"hip"`` or ``"hipfile"``.
+    name : str
+        Name of the C function.
+    args : mapping
+        Arguments by parameter name.
+    thread : int
+        `threading.get_ident` of the caller.
+    site : Site or None
+        First frame outside the simulator.
+    time : int
+        Virtual ns at entry.
+    result : object
+        What the call returned, once it has.
+    """
+
+    seq: int
+    api: str
+    name: str
+    args: Mapping[str, Any]
+    thread: int
+    site: Site | None
+    time: int
+    result: Any = None
+    end_time: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Wait:
+    """The host learnt that commands are complete: by waiting, or by a query that said so."""
+
+    thread: int
+    targets: Sequence[Marker]
+    what: str
+    site: Site | None
+
+
+@dataclass(slots=True, eq=False)
+class HostAccess:
+    """A face saw host code read or write memory that the model knows (a slot, a pinned array …)."""
+
+    access: Access
+    thread: int
+    site: Site | None
+    what: str
+
+
+@dataclass(slots=True, eq=False)
+class Note:
+    """A remark of the model itself.
+
+    Parameters
+    ----------
+    id : str
+        Stable, dotted; the sanitizer's reports use the same ids.
+    message : str
+        One sentence.
+    objects : mapping
+        What it is about, by name.
+    severity : str
+        ``"error"``, ``"warning"`` or ``"note"``.
+    """
+
+    id: str
+    message: str
+    site: Site | None = None
+    objects: Mapping[str, Any] = field(default_factory=dict)
+    severity: str = "note"
+
+
+class Observer:
+    """Base class: override what you want to see. Every method runs under the machine's lock and must not call the API."""
+
+    def call(self, call: Call) -> None:
+        """A host call begins."""
+
+    def returned(self, call: Call) -> None:
+        """A host call ends; ``call.result`` is set."""
+
+    def lane_added(self, lane: Lane) -> None:
+        """A stream came into being."""
+
+    def submitted(self, command: Command) -> None:
+        """A command entered its lane; ``deps``, ``site`` and ``ticket`` are set."""
+
+    def started(self, command: Command) -> None:
+        """A command begins."""
+
+    def finished(self, command: Command) -> None:
+        """A command ended; ``accesses()`` says what it touched."""
+
+    def waited(self, wait: Wait) -> None:
+        """The host learnt that commands are complete."""
+
+    def host_access(self, access: HostAccess) -> None:
+        """Host code touched memory that the model knows."""
+
+    def allocated(self, block: Block) -> None:
+        """Memory was allocated or registered."""
+
+    def freed(self, block: Block) -> None:
+        """Memory was freed or unregistered."""
+
+    def note(self, note: Note) -> None:
+        """The model has a remark."""
+
+
+OURS = ("hipfile_sim.", "hipfile_mock.", "torch.", "contextlib", "ctypes", "rocm.", "hip.", "hipfile.", "_hipfile")
+"""Modules whose frames are not the user's."""
+
+
+def call_site(depth: int = 1) -> Site | None:
+    """The innermost frame that belongs to the user.
+
+    Parameters
+    ----------
+    depth : int
+        Frames to skip at once.
+
+    Returns
+    -------
+    Site or None
+        None when every frame is ours.
+    """
+    frame = sys._getframe(depth)
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "")
+        if not (module + ".").startswith(OURS):
+            return Site(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
+
+
+def current_thread() -> int:
+    """Number of the calling thread, as observers know it."""
+    return threading.get_ident()
