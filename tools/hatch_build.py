@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shlex
+import shutil
 import sysconfig
 from pathlib import Path
 from typing import Any
@@ -37,15 +39,17 @@ class NativeBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         if os.environ.get("HIPFILE_SIM_BUILD_NATIVE", "1") == "0":
             self.app.display_warning("hipfile-sim: HIPFILE_SIM_BUILD_NATIVE=0, building without the C libraries.")
             return []
-        spec = importlib.util.spec_from_file_location("_hipfile_sim_native_build", script)
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        try:
-            return list(module.build(dest))
-        except (FileNotFoundError, module.NoCompiler if hasattr(module, "NoCompiler") else FileNotFoundError) as error:
+        compiler = shlex.split(os.environ.get("CC", "")) or [c for c in ("cc", "gcc", "clang") if shutil.which(c)]
+        if not compiler or shutil.which(compiler[0]) is None:
+            looked_for = " ".join(compiler) or "cc, gcc, clang"
             self.app.display_warning(
-                f"hipfile-sim: no C compiler ({error}). The package is built without libamdhip64.so and libhipfile.so; "
-                "the Python faces work. Install gcc or clang, or set CC, and install again to get them."
+                f"hipfile-sim: no C compiler (looked for {looked_for}). The package is built without libamdhip64.so and "
+                "libhipfile.so; the Python faces work. For the libraries install gcc or clang, or set CC, and install again."
             )
             return []
+        spec = importlib.util.spec_from_file_location("_hipfile_sim_native_build", script)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return list(module.build(dest))
