@@ -43,8 +43,9 @@ class NativeBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         if not compiler or shutil.which(compiler[0]) is None:
             looked_for = " ".join(compiler) or "cc, gcc, clang"
             self.app.display_warning(
-                f"hipfile-sim: no C compiler (looked for {looked_for}). The package is built without libamdhip64.so and "
-                "libhipfile.so; the Python faces work. For the libraries install gcc or clang, or set CC, and install again."
+                f"hipfile-sim: no C compiler (looked for {looked_for}). The package is built without libamdhip64.so "
+                "and libhipfile.so; the Python faces work. For the libraries install gcc or clang, or set CC, and "
+                "install again."
             )
             return []
         spec = importlib.util.spec_from_file_location("_hipfile_sim_native_build", script)

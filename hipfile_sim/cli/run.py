@@ -111,10 +111,7 @@ def execute(target: str, args: Sequence[str], *, is_module: bool = False, full_t
     sys.path.insert(0, "" if is_module else str(Path(target).resolve().parent))
     try:
         code = _guarded(lambda: _run(target, is_module), full_traceback)
-        for thread in threading.enumerate():
-            if not thread.daemon and thread not in (threading.current_thread(), threading.main_thread()):
-                thread.join()
-        atexit._run_exitfuncs()
+        _leave()
         return code
     finally:
         sys.argv, sys.path[:], sys.modules["__main__"] = kept
@@ -136,6 +133,16 @@ def _run(target: str, is_module: bool) -> None:
         exec(code, main.__dict__)
 
 
+def _leave() -> None:
+    """What the interpreter does before it goes: pools are told to stop, threads joined, exit handlers run."""
+    for stop_pool in reversed(getattr(threading, "_threading_atexits", ())):
+        stop_pool()
+    for thread in threading.enumerate():
+        if not thread.daemon and thread not in (threading.current_thread(), threading.main_thread()):
+            thread.join()
+    atexit._run_exitfuncs()
+
+
 def _guarded(body: Callable[[], None], full_traceback: bool) -> int:
     try:
         body()
@@ -154,7 +161,7 @@ def _guarded(body: Callable[[], None], full_traceback: bool) -> int:
 
 def _without_ours(tb: TracebackType | None) -> TracebackType | None:
     """Drop the frames that lead to the program, and those inside the simulator that it called."""
-    theirs = []
+    theirs: list[TracebackType] = []
     while tb is not None:
         name = tb.tb_frame.f_code.co_filename
         if theirs or not _is_ours(name):

@@ -24,6 +24,8 @@ _MARKS = {
 }
 """Letters of the bars; what is not named here is drawn as ``=``."""
 
+_SHORT = {"file_offset": "foff", "buffer_offset": "boff", "bytes_done": "done"}
+
 
 def bars(trace: Trace, *, width: int = 100, streams: list[str] | None = None) -> str:
     """One row a stream, virtual time to the right.
@@ -134,9 +136,14 @@ def _steps(trace: Trace) -> list[_Step]:
 
 
 def _says(command: CommandEvent) -> str:
-    slots = ", ".join(f"{'W' if s.write else 'R'} {s.name}" for s in command.slots)
-    size = f" {_size(command.nbytes)}" if command.nbytes else ""
-    return f"{command.label}{size}{f' [{slots}]' if slots else ''}"
+    text = command.label
+    if command.nbytes:
+        text += f" {_size(command.nbytes)}"
+    for verb, write in (("R", False), ("W", True)):
+        names = [_SHORT.get(slot.name, slot.name) for slot in command.slots if slot.write is write]
+        if names:
+            text += f" {verb} {','.join(names)}"
+    return text
 
 
 def _size(nbytes: int) -> str:
