@@ -34,8 +34,16 @@ def _modules() -> dict[str, str]:
 @cache
 def _load(name: str) -> Profile:
     profile = import_module(f"{__name__}.{_modules()[name]}").PROFILE
-    assert isinstance(profile, Profile) and profile.name == name, f"profile file {_modules()[name]}.py names {profile!r}"
+    assert isinstance(profile, Profile) and profile.name == name, (
+        f"profile file {_modules()[name]}.py names {profile!r}"
+    )
     return profile
+
+
+def _order(name: str) -> tuple[bool, list[int], bool, str]:
+    release, _, word = name.partition("-")
+    numbers = [int(part) for part in release.split(".") if part.isdigit()]
+    return not numbers, numbers, not word, name
 
 
 def list_profiles() -> tuple[str, ...]:
@@ -44,7 +52,7 @@ def list_profiles() -> tuple[str, ...]:
     >>> list_profiles()[:4]
     ('0.2', '0.3', '0.4', '0.5')
     """
-    return tuple(sorted(_modules(), key=lambda n: (not n[0].isdigit(), [int(p) for p in n.split("-")[0].split(".") if p.isdigit()], n)))
+    return tuple(sorted(_modules(), key=_order))
 
 
 def get_profile(name: str | Profile) -> Profile:

@@ -203,7 +203,7 @@ class Profile:
     """``hipFileGetStatsL1/L2/L3`` exist. [stats.api]"""
 
     @property
-    def emulated_functions(self) -> tuple[str, ...]:
+    def functions(self) -> tuple[str, ...]:
         """Public functions of this release."""
         from hipfile_sim.driver.clauses.registry import FUNCTIONS, STATS_FUNCTIONS
 
