@@ -1,0 +1,315 @@
+/* Start or find the interpreter, import the bridge, and call it: on any thread, across fork, exit and Ctrl-C. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "core.h"
+#include "python.h"
+
+/* Operations of hipfile_sim_control. */
+enum {
+    CONTROL_CLOSING = 1,  /* from now on only the calling thread is served: the interpreter is about to go */
+    CONTROL_IN_FLIGHT = 2, /* how many threads are inside the model */
+    CONTROL_EMBEDDED = 3,  /* 1 if the interpreter was started here */
+};
+
+extern int __cxa_thread_atexit_impl(void (*)(void *), void *, void *);
+extern char __dso_handle __attribute__((visibility("hidden")));
+
+static hs_python py;
+static hs_conf conf;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static int found;            /* py is filled */
+static int embedded;         /* this library started the interpreter */
+static PyObject *functions;  /* list: the bridge's function for each name of the table; the bridge may replace items */
+static int bind_failed;      /* the bridge could not be imported */
+static atomic_int gone;      /* the interpreter was finalised: for good, even if another is started later */
+static atomic_int closing;   /* it is about to be */
+static atomic_int in_flight; /* threads inside the model */
+static pthread_t closer;
+
+/* A C thread gets a thread state once, not at each call: a call costs 0.2 us then instead of 10, and Python's own
+ * thread-locals keep their values between two calls. */
+enum { UNPINNED = 0, PINNED = 1, EXITING = 2 };
+static __thread struct {
+    int pin;
+    int gil;
+    void *state;
+    int last_error;
+} self;
+
+const char *hs_library_path(void) {
+    static const char empty[] = "";
+    Dl_info info;
+    return dladdr((const void *)hs_library_path, &info) && info.dli_fname ? info.dli_fname : empty;
+}
+
+/* Exactly that many bytes from one address of this process to another, by the kernel: EFAULT instead of a signal. */
+static int move(const void *local, const void *remote, size_t count, int write_remote) {
+    struct iovec mine = {(void *)local, count}, theirs = {(void *)remote, count};
+    ssize_t moved = write_remote ? process_vm_writev(getpid(), &mine, 1, &theirs, 1, 0)
+                                 : process_vm_readv(getpid(), &mine, 1, &theirs, 1, 0);
+    if (moved == (ssize_t)count) return 1;
+    if (moved >= 0 || errno == EFAULT) return 0;
+    /* Not permitted here: through a pipe, piece by piece. */
+    int ends[2], done = 0;
+    if (pipe2(ends, O_CLOEXEC)) return 0;
+    const char *from = write_remote ? local : remote;
+    char *to = (char *)(write_remote ? remote : local);
+    size_t at = 0;
+    for (; at < count; at += done) {
+        size_t piece = count - at < 4096 ? count - at : 4096;
+        done = (int)write(ends[1], from + at, piece);
+        if (done <= 0 || read(ends[0], to + at, done) != done) break;
+    }
+    close(ends[0]);
+    close(ends[1]);
+    return at == count;
+}
+
+int hs_peek(void *to, const void *from, size_t count) {
+    int saved = errno, ok = move(to, from, count, 0);
+    errno = saved;
+    return ok;
+}
+
+int hs_poke(void *to, const void *from, size_t count) {
+    int saved = errno, ok = move(from, to, count, 1);
+    errno = saved;
+    return ok;
+}
+
+/* ----------------------------------------------------------------------------------------------------- interpreter */
+
+static void on_finalize(void) { atomic_store(&gone, 1); }
+
+static int usable(void) { return found && functions && !atomic_load(&gone) && py.Py_IsInitialized(); }
+
+/* fork() in a C program: without this a child forked while another thread is in the model hangs. os.fork does the same
+ * by itself, so it is installed only where no Python runs but ours. */
+static __thread int fork_gil;
+static void before_fork(void) {
+    if (!usable()) return;
+    fork_gil = py.PyGILState_Ensure();
+    py.PyOS_BeforeFork();
+}
+static void after_fork_parent(void) {
+    if (!usable()) return;
+    py.PyOS_AfterFork_Parent();
+    py.PyGILState_Release(fork_gil);
+}
+static void after_fork_child(void) {
+    if (!usable()) return;
+    atomic_store(&in_flight, 0);
+    py.PyOS_AfterFork_Child();
+    py.PyGILState_Release(fork_gil);
+}
+
+/* The C program ends: let the bridge write what it holds back (a trace). */
+static void at_exit(void) {
+    if (!usable()) return;
+    int gil = py.PyGILState_Ensure();
+    PyObject *bridge = py.PyImport_ImportModule("hipfile_sim.native.bridge");
+    PyObject *done = bridge ? py.PyObject_CallMethod(bridge, "finish", NULL) : NULL;
+    if (!done) py.PyErr_WriteUnraisable(bridge);
+    py.PyGILState_Release(gil);
+}
+
+static void start(void) {
+    if (!hs_find_python(&py, &conf)) return;
+    if (!py.Py_IsInitialized()) {
+        static wchar_t program[4096]; /* kept by Python */
+        if (conf.program[0] && py.set_program_name && mbstowcs(program, conf.program, 4095) != (size_t)-1)
+            py.set_program_name(program);
+        py.Py_InitializeEx(0); /* 0: the C program's signal handlers stay */
+        if (!py.Py_IsInitialized()) {
+            fprintf(stderr, "hipfile-sim: the embedded Python did not start.\n");
+            return;
+        }
+        embedded = 1;
+        py.PyEval_SaveThread();
+    }
+    found = 1;
+}
+
+static PyObject *import_bridge(void) { return py.PyImport_ImportModule("hipfile_sim.native.bridge"); }
+
+/* Import the bridge and take its list of functions. The GIL is held, and it is the lock: a thread that holds it must
+ * never wait for one that wants it. */
+static void bind(void) {
+    if (functions || bind_failed) return;
+    PyObject *bridge = embedded ? NULL : import_bridge();
+    if (!bridge) {
+        py.PyErr_Clear();
+        PyObject *site = py.PyImport_ImportModule("site");
+        for (int i = 0; site && i < 4 && conf.paths[i][0]; i++) {
+            PyObject *done = py.PyObject_CallMethod(site, "addsitedir", "s", conf.paths[i]);
+            if (!done) py.PyErr_WriteUnraisable(site);
+        }
+        py.PyErr_Clear();
+        bridge = import_bridge();
+    }
+    PyObject *list = bridge ? py.PyObject_CallMethod(bridge, "bind", "ss", hs_names, hs_library_path()) : NULL;
+    if (!list) {
+        bind_failed = 1;
+        fprintf(stderr, "hipfile-sim: the model could not be loaded by %s:\n", hs_library_path());
+        py.PyErr_WriteUnraisable(bridge);
+        return;
+    }
+    if (functions) return; /* another thread was quicker, while the import let go of the GIL */
+    functions = list;
+    py.Py_AtExit(on_finalize);
+    if (embedded) {
+        pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+        atexit(at_exit);
+    }
+}
+
+HS_EXPORT int hipfile_sim_control(int operation) {
+    switch (operation) {
+    case CONTROL_CLOSING:
+        closer = pthread_self();
+        atomic_store(&closing, 1);
+        return 0;
+    case CONTROL_IN_FLIGHT:
+        return atomic_load(&in_flight);
+    case CONTROL_EMBEDDED:
+        return embedded;
+    default:
+        return -1;
+    }
+}
+
+/* --------------------------------------------------------------------------------------------------------- threads */
+
+/* May this thread still enter? While the interpreter ends, a thread that asks for the GIL would never come back. */
+static int served(void) {
+    if (atomic_load_explicit(&gone, memory_order_relaxed)) return 0;
+    if (!py.Py_IsInitialized()) {
+        if (functions) atomic_store(&gone, 1);
+        return 0;
+    }
+    if (atomic_load_explicit(&closing, memory_order_relaxed)) return pthread_equal(closer, pthread_self());
+    return 1;
+}
+
+/* At the end of a pinned thread. A pthread key would be too late: CPython's own is cleared first. */
+static void unpin(void *unused) {
+    (void)unused;
+    self.pin = EXITING;
+    if (!served() || (py.is_finalizing && py.is_finalizing())) return;
+    py.PyEval_RestoreThread(self.state);
+    py.PyGILState_Release(self.gil);
+}
+
+static void pin(void) {
+    if (py.PyGILState_GetThisThreadState()) return; /* one of Python's own threads */
+    self.gil = py.PyGILState_Ensure();
+    self.state = py.PyEval_SaveThread();
+    self.pin = PINNED;
+    __cxa_thread_atexit_impl(unpin, NULL, &__dso_handle);
+}
+
+/* ----------------------------------------------------------------------------------------------------------- calls */
+
+/* An exception of the model: reported, never lost, never printed by something that may end the process. */
+static int raised(PyObject *function) {
+    if (py.keyboard_interrupt && py.PyErr_ExceptionMatches(*py.keyboard_interrupt)) {
+        py.PyErr_Clear();
+        py.PyErr_SetInterrupt(); /* Ctrl-C was for the host program: let it have it when it runs again */
+    } else {
+        py.PyErr_WriteUnraisable(function);
+    }
+    return HS_RAISED;
+}
+
+static int to_int(PyObject *value, int64_t *out) {
+    *out = py.PyLong_AsLongLong(value);
+    return *out != -1 || !py.PyErr_Occurred();
+}
+
+/* Call one function of the bridge. The GIL is held. */
+static int invoke(const hs_symbol *symbol, const uint64_t *args, int64_t out[2]) {
+    PyObject *values[20];
+    PyObject *function = py.PyList_GetItem(functions, symbol->index);
+    if (!function) return raised(functions);
+    py.Py_IncRef(function);
+    for (int i = 0; i < symbol->nargs; i++)
+        values[i + 1] = symbol->signs >> i & 1 ? py.PyLong_FromLongLong((long long)args[i])
+                                               : py.PyLong_FromUnsignedLongLong(args[i]);
+    /* The free slot in front of the arguments lets a bound method put its `self` there instead of copying them. */
+    PyObject *answer =
+        py.PyObject_Vectorcall(function, values + 1, symbol->nargs | (size_t)1 << (8 * sizeof(size_t) - 1), NULL);
+    for (int i = 0; i < symbol->nargs; i++) py.Py_DecRef(values[i + 1]);
+    int how = HS_OK;
+    if (!answer) {
+        how = raised(function);
+    } else if (symbol->answer == HS_INT || symbol->answer == HS_CODE) {
+        if (!to_int(answer, &out[0])) how = raised(function);
+    } else if (symbol->answer != HS_NONE) {
+        PyObject *first = py.PyTuple_GetItem(answer, 0), *second = first ? py.PyTuple_GetItem(answer, 1) : NULL;
+        if (!second || !to_int(first, &out[0]) || !to_int(second, &out[1])) how = raised(function);
+    }
+    if (answer) py.Py_DecRef(answer);
+    py.Py_DecRef(function);
+    return how;
+}
+
+static int failed(const hs_symbol *symbol, int64_t value) {
+    return symbol->answer == HS_COUNT ? value < 0 : symbol->answer >= HS_CODE && value != 0;
+}
+
+static int enter_and_invoke(const hs_symbol *symbol, const uint64_t *args, int64_t out[2]) {
+    int how;
+    int gil = py.PyGILState_Ensure();
+    if (!functions) bind();
+    if (!functions) {
+        how = HS_NO_PYTHON;
+    } else {
+        how = invoke(symbol, args, out);
+        if (how == HS_OK && failed(symbol, out[0])) { /* only a failure can have changed the thread's last error */
+            int64_t last[2] = {0, 0};
+            if (invoke(&hs_peek_symbol, NULL, last) == HS_OK) self.last_error = (int)last[0];
+        }
+    }
+    py.PyGILState_Release(gil);
+    return how;
+}
+
+HS_EXPORT int hipfile_sim_call(const hs_symbol *symbol, const uint64_t *args, int64_t out[2]) {
+    int saved = errno;
+    int how = HS_NO_PYTHON;
+    pthread_once(&once, start);
+    if (found) {
+        how = HS_GONE;
+        atomic_fetch_add_explicit(&in_flight, 1, memory_order_relaxed);
+        if (served()) {
+            if (self.pin == UNPINNED) pin();
+            how = enter_and_invoke(symbol, args, out);
+        }
+        atomic_fetch_sub_explicit(&in_flight, 1, memory_order_relaxed);
+    }
+    errno = saved;
+    return how;
+}
+
+int hs_last_error(void) { return self.last_error; }
+
+int hs_take_last_error(void) {
+    int taken = self.last_error;
+    if (taken) {
+        int64_t out[2];
+        self.last_error = 0;
+        hipfile_sim_call(&hs_take_symbol, NULL, out);
+        self.last_error = 0;
+    }
+    return taken;
+}

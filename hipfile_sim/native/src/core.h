@@ -1,0 +1,49 @@
+/* The way from a C call into the model. One instance, in libamdhip64; libhipfile calls it too.
+ *
+ * No Python header is used and no libpython is linked: the few CPython functions that are needed are looked up at run
+ * time, in the interpreter that is already there or in one that is started here (find_python.c).
+ */
+#ifndef HIPFILE_SIM_CORE_H
+#define HIPFILE_SIM_CORE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define HS_EXPORT __attribute__((visibility("default")))
+
+/* How a call went. Everything but HS_OK is turned into an error code of the caller's own kind. */
+enum { HS_OK = 0, HS_RAISED = 1, HS_NO_PYTHON = 2, HS_GONE = 3 };
+
+/* What the model answers: nothing; an integer; a hipError_t; a pair (hipFile code, hipError_t); a pair (count, errno). */
+enum { HS_NONE = 0, HS_INT = 1, HS_CODE = 2, HS_STATUS = 3, HS_COUNT = 4 };
+
+/* A call description, one constant for each exported function. `signs` has a bit for each argument that is signed. */
+typedef struct {
+    uint16_t index;
+    uint8_t nargs;
+    uint8_t answer;
+    uint32_t signs;
+} hs_symbol;
+
+/* Call the model. `errno` is left as it was. Writes out[0] and, for a pair, out[1]. */
+HS_EXPORT int hipfile_sim_call(const hs_symbol *symbol, const uint64_t *args, int64_t out[2]);
+
+/* What the bridge asks of the libraries: see `enum` in core.c. */
+HS_EXPORT int hipfile_sim_control(int operation);
+
+/* The calling thread's last HIP error, a copy of what the model keeps: hipPeekAtLastError need not enter Python. */
+int hs_last_error(void);
+int hs_take_last_error(void);
+
+/* Memory of the caller that may not be there: 1 if all bytes were moved, 0 if not. Never a fault. */
+int hs_peek(void *to, const void *from, size_t count);
+int hs_poke(void *to, const void *from, size_t count);
+
+/* Path of this library as it was loaded, "" if the loader does not say. */
+const char *hs_library_path(void);
+
+extern const char hs_names[];          /* generated: every name of the table, in order, separated by blanks */
+extern const hs_symbol hs_peek_symbol; /* generated: the two that only the core calls */
+extern const hs_symbol hs_take_symbol;
+
+#endif

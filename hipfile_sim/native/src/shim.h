@@ -1,0 +1,65 @@
+/* What the generated functions of both libraries are made of. */
+#ifndef HIPFILE_SIM_SHIM_H
+#define HIPFILE_SIM_SHIM_H
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "core.h"
+
+typedef struct {
+    uint32_t x, y, z;
+} hs_dim3;
+
+typedef struct {
+    int err;
+    int hip_drv_err;
+} hs_status; /* hipFileError_t: 8 bytes, returned in one register */
+
+/* hipError_t values that the shims themselves answer with. */
+enum { HS_HIP_NOT_INITIALIZED = 3, HS_HIP_DEINITIALIZED = 4, HS_HIP_NOT_SUPPORTED = 801, HS_HIP_UNKNOWN = 999 };
+enum { HS_FILE_HIP_DRIVER_ERROR = 5011, HS_FILE_INTERNAL_ERROR = 5030 };
+
+static inline int hs_hip_failure(int how) {
+    return how == HS_RAISED ? HS_HIP_UNKNOWN : how == HS_GONE ? HS_HIP_DEINITIALIZED : HS_HIP_NOT_INITIALIZED;
+}
+
+static inline int hs_code(const hs_symbol *symbol, const uint64_t *args) {
+    int64_t out[2];
+    int how = hipfile_sim_call(symbol, args, out);
+    return how == HS_OK ? (int)out[0] : hs_hip_failure(how);
+}
+
+static inline hs_status hs_file_status(const hs_symbol *symbol, const uint64_t *args) {
+    int64_t out[2];
+    int how = hipfile_sim_call(symbol, args, out);
+    hs_status status;
+    status.err = how == HS_OK       ? (int)out[0]
+                 : how == HS_RAISED ? HS_FILE_INTERNAL_ERROR
+                                    : HS_FILE_HIP_DRIVER_ERROR;
+    status.hip_drv_err = how == HS_OK ? (int)out[1] : how == HS_RAISED ? 0 : hs_hip_failure(how);
+    return status;
+}
+
+static inline ssize_t hs_count(const hs_symbol *symbol, const uint64_t *args) {
+    int64_t out[2];
+    if (hipfile_sim_call(symbol, args, out) != HS_OK) return -HS_FILE_INTERNAL_ERROR;
+    if (out[1]) errno = (int)out[1]; /* last of all: everything before may have touched it */
+    return (ssize_t)out[0];
+}
+
+static inline int64_t hs_int(const hs_symbol *symbol, const uint64_t *args, int64_t otherwise) {
+    int64_t out[2];
+    return hipfile_sim_call(symbol, args, out) == HS_OK ? out[0] : otherwise;
+}
+
+static inline void hs_void(const hs_symbol *symbol, const uint64_t *args) {
+    int64_t out[2];
+    hipfile_sim_call(symbol, args, out);
+}
+
+int hs_not_modelled(const char *name, atomic_flag *said);
+
+#endif
