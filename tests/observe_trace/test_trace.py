@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -207,7 +208,7 @@ def test_chrome_slices_of_a_row_follow_or_enclose_each_other(bench):
         rows.setdefault((e["pid"], e["tid"]), []).append((e["ts"], e["ts"] + e["dur"]))
     for slices in rows.values():
         ordered = sorted(slices)
-        for (_, end), (start, other_end) in zip(ordered, ordered[1:], strict=False):
+        for (_, end), (start, other_end) in pairwise(ordered):
             assert start >= end or other_end <= end
 
 
