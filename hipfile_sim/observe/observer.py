@@ -102,8 +102,37 @@ class Note:
     severity: str = "note"
 
 
+@dataclass(slots=True, eq=False)
+class Release:
+    """Memory leaves its owner without a call of the API: a face saw it, the model did not.
+
+    Parameters
+    ----------
+    start, length : int
+        Bytes ``[start, start + length)``.
+    kind : str
+        ``"freed"``: given back to a pool; ``"recycled"``: a pool handed it out again; ``"collected"``: the object that owned
+        it was garbage collected; ``"scope"``: the scope that it lived in has ended.
+    what : str
+        The owner, for people.
+    lane : Lane or None
+        The stream in whose order a pool hands memory out again; None when the host's order counts.
+    """
+
+    start: int
+    length: int
+    kind: str
+    what: str
+    thread: int
+    site: Site | None
+    lane: Lane | None = None
+
+
 class Observer:
     """Base class: override what you want to see. Every method runs under the machine's lock and must not call the API."""
+
+    def attached(self, machine: Any) -> None:
+        """The observer was added to `machine`."""
 
     def call(self, call: Call) -> None:
         """A host call begins."""
@@ -134,6 +163,9 @@ class Observer:
 
     def freed(self, block: Block) -> None:
         """Memory was freed or unregistered."""
+
+    def released(self, release: Release) -> None:
+        """Memory left its owner."""
 
     def note(self, note: Note) -> None:
         """The model has a remark."""

@@ -155,7 +155,7 @@ def test_a_dropped_kind_of_edge_orders_nothing(edge: Edge) -> None:
     assert not ordered(HappensBefore([edge]))
 
 
-# ------------------------------------------------------------------------------------------------------------ reachability
+# -- reachability
 
 
 class Oracle:
@@ -266,7 +266,7 @@ def test_the_oracle_compares_something() -> None:
     assert sum(check_program(seed, 80, collect=True) for seed in range(20)) > 5_000
 
 
-# ----------------------------------------------------------------------------------------------------------------- shadow
+# -- shadow
 
 
 def brute(
@@ -335,7 +335,7 @@ def test_forgotten_bytes_begin_a_new_life() -> None:
     assert [(c.start, c.end) for c in found] == [(0, 16), (32, 64)]
 
 
-# ----------------------------------------------------------------------------------------------------------------- bounds
+# -- bounds
 
 
 def test_a_hundred_thousand_operations_stay_small() -> None:

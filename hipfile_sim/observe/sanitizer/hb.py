@@ -201,7 +201,7 @@ class HappensBefore:
             actor.clocks = {}
         actor.clock = ticket
         actor.active = True
-        snapshot = actor.pending.popleft()
+        snapshot = actor.pending.popleft() if actor.pending else None
         if snapshot is not None:
             self._acquire(lane, actor, snapshot)
         for other, number, edge in after:
@@ -274,6 +274,18 @@ class HappensBefore:
         """Who submitted the next command of `lane`, as it was then."""
         queue = self._lanes[lane].pending
         return queue[0] if queue else None
+
+    def heard_since(self, lane: int, snapshot: Snapshot) -> bool:
+        """Whether `lane` knows of user code, on a host or on a stream, that ran after `snapshot` was taken."""
+        clocks = self._lanes[lane].clocks
+        if clocks is snapshot.clocks:
+            return False
+        known = snapshot.clocks
+        return any(
+            clock > (snapshot.clock if number == snapshot.actor else known.get(number, -1))
+            for number, clock in clocks.items()
+            if number not in self._lanes
+        )
 
     def floor(self) -> dict[int, int]:
         """For each actor the clock that everybody who may still act knows: older deeds of it can race with nothing."""

@@ -169,14 +169,16 @@ class Shadow(Generic[I]):
             cells[low:high] = covered
         return found
 
-    def writers(self, space: Hashable, start: int, end: int) -> Iterator[tuple[int, int, I]]:
-        """Epoch and info of the latest write to each part of ``[start, end)``."""
+    def touched(self, space: Hashable, start: int, end: int) -> Iterator[tuple[int, int, I, bool]]:
+        """Epoch and info of the latest write and of the reads since, for each part of ``[start, end)``; True for a write."""
         held = self._spaces.get(space)
         if held is not None:
             low, high = held.span(start, end)
             for cell in held.cells[low:high]:
                 if cell.w_info is not None:
-                    yield cell.w_actor, cell.w_clock, cell.w_info
+                    yield cell.w_actor, cell.w_clock, cell.w_info, True
+                for actor, (clock, info) in (cell.reads or {}).items():
+                    yield actor, clock, info, False
 
     def forget(self, space: Hashable, start: int, end: int) -> None:
         """Those bytes begin a new life."""
