@@ -285,8 +285,12 @@ def parse_schedule(text: str | Schedule) -> Schedule:
     name, _, argument = text.partition(":")
     maker = SCHEDULES.get(name.strip().lower().replace("-", ""))
     if maker is None:
-        raise ValueError(f"unknown schedule {text!r}: choose one of {', '.join(SCHEDULES)} or a token that begins with hs1-")
+        raise ValueError(
+            f"unknown schedule {text!r}: choose one of {', '.join(SCHEDULES)} or a token that begins with hs1-"
+        )
     try:
         return maker(argument.strip())
     except ValueError:
-        raise ValueError(f"bad argument in schedule {text!r}: expected numbers after the colon, as in seeded:42") from None
+        raise ValueError(
+            f"bad argument in schedule {text!r}: expected numbers after the colon, as in seeded:42"
+        ) from None

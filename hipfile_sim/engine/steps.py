@@ -294,7 +294,7 @@ class StepEngine(Engine):
             worker = self._worker(lane)
             worker.start(command)
             worker.settle()
-            if worker.returned and lane.running is command:
+            if worker.returned and lane.running is command:  # type: ignore[redundant-expr]
                 self._finish_external(lane, command)
             return
         try:

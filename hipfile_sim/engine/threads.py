@@ -36,8 +36,8 @@ class _Worker:
 
     __slots__ = ("condition", "sleeping", "thread")
 
-    def __init__(self, lock: threading.RLock) -> None:  # type: ignore[valid-type]
-        self.condition = threading.Condition(lock)  # type: ignore[arg-type]
+    def __init__(self, lock: threading.RLock) -> None:
+        self.condition = threading.Condition(lock)
         self.sleeping = False
         self.thread: threading.Thread | None = None
 
@@ -76,7 +76,7 @@ class ThreadEngine(Engine):
             ticket = self._enqueue(lane, command, deps)
             worker = self._workers.get(lane.index)
             if worker is None:
-                worker = self._workers[lane.index] = _Worker(self.lock)  # type: ignore[arg-type]
+                worker = self._workers[lane.index] = _Worker(self.lock)
                 worker.thread = threading.Thread(
                     target=self._loop, args=(lane, worker), name=f"hipfile-sim {lane.name}", daemon=True
                 )

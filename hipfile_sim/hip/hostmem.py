@@ -1,0 +1,230 @@
+"""Reading and writing any address of this process without the risk of a crash.
+
+The kernel copies the bytes (``process_vm_readv`` on ourselves), so an unmapped or protected address is an error code
+instead of a signal. Where a sandbox forbids that call, ``/proc/self/mem`` does the same.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+import threading
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_WORD = 8
+_EPERM, _ENOSYS = 1, 38
+
+
+class _Iovec(ctypes.Structure):
+    _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
+
+
+_SIGNATURE = (
+    ctypes.c_int,
+    ctypes.c_void_p,
+    ctypes.c_ulong,
+    ctypes.c_void_p,
+    ctypes.c_ulong,
+    ctypes.c_ulong,
+)
+_readv = _libc.process_vm_readv
+_readv.restype = ctypes.c_ssize_t
+_readv.argtypes = _SIGNATURE
+_writev = _libc.process_vm_writev
+_writev.restype = ctypes.c_ssize_t
+_writev.argtypes = _SIGNATURE
+
+_unpack3 = struct.Struct("=3q").unpack_from
+_pack1 = struct.Struct("=q").pack_into
+_unpack1 = struct.Struct("=q").unpack_from
+
+
+class _Scratch(threading.local):
+    """Per thread: a small buffer with iovecs that point at it, made once."""
+
+    def __init__(self) -> None:
+        self.buffer = ctypes.create_string_buffer(3 * _WORD)
+        address = ctypes.addressof(self.buffer)
+        self.view = memoryview(self.buffer).cast("B")
+        self.local1 = (_Iovec * 1)(_Iovec(address, _WORD))
+        self.local3 = (_Iovec * 1)(_Iovec(address, 3 * _WORD))
+        self.remote = (_Iovec * 3)(_Iovec(0, _WORD), _Iovec(0, _WORD), _Iovec(0, _WORD))
+        self.local1_p = ctypes.addressof(self.local1)
+        self.local3_p = ctypes.addressof(self.local3)
+        self.remote_p = ctypes.addressof(self.remote)
+        # the base words of the three remote iovecs, as integers that can be stored without ctypes field objects
+        self.bases = memoryview(self.remote).cast("B").cast("Q")
+
+
+_scratch = _Scratch()
+_MAX = 1 << 64
+
+
+def _blocked() -> bool:
+    return ctypes.get_errno() in (_EPERM, _ENOSYS)
+
+
+_pid = os.getpid()
+
+
+def _forked() -> None:
+    global _pid
+    _pid = os.getpid()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+def read_i64(address: int) -> int | None:
+    """The signed 8-byte word at `address`, or None where nothing readable is mapped."""
+    if not 0 < address < _MAX:
+        return None
+    scratch = _scratch
+    scratch.bases[0] = address
+    if _readv(_pid, scratch.local1_p, 1, scratch.remote_p, 1, 0) != _WORD:
+        data = _read_slow(address, _WORD) if _blocked() else None
+        return None if data is None else int.from_bytes(data, "little", signed=True)
+    return int(_unpack1(scratch.view)[0])
+
+
+def read_u64(address: int) -> int | None:
+    """The unsigned 8-byte word at `address`, or None where nothing readable is mapped."""
+    value = read_i64(address)
+    return None if value is None else value & (_MAX - 1)
+
+
+def read3(first: int, second: int, third: int) -> tuple[int, int, int] | None:
+    """Three signed words in one system call, or None if any of them is not readable.
+
+    Examples
+    --------
+    >>> import ctypes
+    >>> words = (ctypes.c_int64 * 3)(1, -2, 3)
+    >>> base = ctypes.addressof(words)
+    >>> read3(base, base + 8, base + 16)
+    (1, -2, 3)
+    """
+    if not (0 < first < _MAX and 0 < second < _MAX and 0 < third < _MAX):
+        return None
+    scratch = _scratch
+    bases = scratch.bases
+    bases[0] = first
+    bases[2] = second
+    bases[4] = third
+    if _readv(_pid, scratch.local3_p, 1, scratch.remote_p, 3, 0) == 3 * _WORD:
+        return _unpack3(scratch.view)  # type: ignore[return-value]
+    if not _blocked():
+        return None
+    values = [read_i64(address) for address in (first, second, third)]
+    return None if None in values else (values[0], values[1], values[2])  # type: ignore[return-value]
+
+
+def write_i64(address: int, value: int) -> bool:
+    """Store a signed word. False where nothing writable is mapped; then nothing was changed."""
+    if not 0 < address < _MAX:
+        return False
+    scratch = _scratch
+    _pack1(scratch.view, 0, value)
+    scratch.bases[0] = address
+    if _writev(_pid, scratch.local1_p, 1, scratch.remote_p, 1, 0) == _WORD:
+        return True
+    return _blocked() and write(address, (value & (_MAX - 1)).to_bytes(_WORD, "little"))
+
+
+def read(address: int, length: int) -> bytes | None:
+    """`length` bytes at `address`, or None unless all of them are readable."""
+    if length == 0:
+        return b""
+    if not 0 < address < _MAX or address + length > _MAX:
+        return None
+    data = bytearray(length)
+    buffer = (ctypes.c_char * length).from_buffer(data)
+    local = _Iovec(ctypes.addressof(buffer), length)
+    remote = _Iovec(address, length)
+    if _readv(_pid, ctypes.addressof(local), 1, ctypes.addressof(remote), 1, 0) != length:
+        return _read_slow(address, length) if _blocked() else None
+    return bytes(data)
+
+
+def write(address: int, data: bytes | bytearray | memoryview) -> bool:
+    """Store `data` at `address`. False unless all of the range is writable; then some of it may have been stored."""
+    length = len(data)
+    if length == 0:
+        return True
+    if not 0 < address < _MAX or address + length > _MAX:
+        return False
+    copy = ctypes.create_string_buffer(bytes(data), length)
+    local = _Iovec(ctypes.addressof(copy), length)
+    remote = _Iovec(address, length)
+    if _writev(_pid, ctypes.addressof(local), 1, ctypes.addressof(remote), 1, 0) == length:
+        return True
+    return _blocked() and _write_slow(address, bytes(data))
+
+
+def readable(address: int, length: int) -> bool:
+    """Whether every page of the range can be read."""
+    if length <= 0 or not 0 < address < _MAX or address + length > _MAX:
+        return False
+    page = 4096
+    last = address + length - 1
+    probe = address
+    while probe <= last:
+        if read(probe, 1) is None:
+            return False
+        probe = (probe // page + 1) * page
+    return True
+
+
+def _read_slow(address: int, length: int) -> bytes | None:
+    try:
+        fd = os.open("/proc/self/mem", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            data = os.pread(fd, length, address)
+        finally:
+            os.close(fd)
+    except (OSError, OverflowError):
+        return None
+    return data if len(data) == length else None
+
+
+def _write_slow(address: int, data: bytes) -> bool:
+    try:
+        fd = os.open("/proc/self/mem", os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            return os.pwrite(fd, data, address) == len(data)
+        finally:
+            os.close(fd)
+    except (OSError, OverflowError):
+        return False
+
+
+def fetch(local: int, remote: int, length: int) -> bool:
+    """Copy `length` bytes from any address to `local`, which the caller knows to be valid. False if not all could be."""
+    return _move(_readv, local, remote, length)
+
+
+def store(remote: int, local: int, length: int) -> bool:
+    """Copy `length` bytes from `local`, which the caller knows to be valid, to any address. False if not all could be."""
+    return _move(_writev, local, remote, length)
+
+
+def _move(call: ctypes._NamedFuncPointer, local: int, remote: int, length: int) -> bool:
+    if not 0 < remote < _MAX or remote + length > _MAX:
+        return False
+    done = 0
+    while done < length:
+        here = _Iovec(local + done, length - done)
+        there = _Iovec(remote + done, length - done)
+        moved = call(_pid, ctypes.addressof(here), 1, ctypes.addressof(there), 1, 0)
+        if moved <= 0:
+            if not _blocked():
+                return False
+            if call is _readv:
+                data = _read_slow(remote + done, length - done)
+                if data is not None:
+                    ctypes.memmove(local + done, data, len(data))
+                return data is not None
+            return _write_slow(remote + done, ctypes.string_at(local + done, length - done))
+        done += moved
+    return True
