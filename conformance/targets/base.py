@@ -48,7 +48,7 @@ class Status(NamedTuple):
 class IOResult(NamedTuple):
     """Result of a synchronous read or write: the returned count (negative: a code) and ``errno`` after the call."""
 
-    count: int
+    count: int  # type: ignore[assignment]
     errno: int
 
 
@@ -92,14 +92,15 @@ class Signature(NamedTuple):
     result: str
     args: tuple[str, ...] = ()
     outs: tuple[str, ...] = ()
+    outs_first: bool = True  # where the C prototype has them
 
 
-def _hip(args: str = "", outs: str = "", result: str = "code") -> Signature:
-    return Signature(result, tuple(args.split()), tuple(outs.split()))
+def _hip(args: str = "", outs: str = "", result: str = "code", *, last: bool = False) -> Signature:
+    return Signature(result, tuple(args.split()), tuple(outs.split()), not last)
 
 
-def _file(args: str = "", outs: str = "", result: str = "status") -> Signature:
-    return Signature(result, tuple(args.split()), tuple(outs.split()))
+def _file(args: str = "", outs: str = "", result: str = "status", *, last: bool = False) -> Signature:
+    return Signature(result, tuple(args.split()), tuple(outs.split()), not last)
 
 
 SIGNATURES: dict[str, Signature] = {
@@ -142,9 +143,9 @@ SIGNATURES: dict[str, Signature] = {
     "hipStreamSynchronize": _hip("ptr"),
     "hipStreamQuery": _hip("ptr"),
     "hipStreamWaitEvent": _hip("ptr ptr uint"),
-    "hipStreamGetFlags": _hip("ptr", "uint"),
-    "hipStreamGetPriority": _hip("ptr", "int"),
-    "hipStreamGetDevice": _hip("ptr", "int"),
+    "hipStreamGetFlags": _hip("ptr", "uint", last=True),
+    "hipStreamGetPriority": _hip("ptr", "int", last=True),
+    "hipStreamGetDevice": _hip("ptr", "int", last=True),
     "hipDeviceGetStreamPriorityRange": _hip(outs="int int"),
     "hipStreamWriteValue32": _hip("ptr ptr u32 uint"),
     "hipStreamWriteValue64": _hip("ptr ptr u64 uint"),
@@ -185,8 +186,8 @@ SIGNATURES: dict[str, Signature] = {
     "hipFileDriverSetMaxDirectIOSize": _file("size"),
     "hipFileDriverSetMaxCacheSize": _file("size"),
     "hipFileDriverSetMaxPinnedMemSize": _file("size"),
-    "hipFileGetParameterSizeT": _file("int", "size"),
-    "hipFileGetParameterBool": _file("int", "bool"),
+    "hipFileGetParameterSizeT": _file("int", "size", last=True),
+    "hipFileGetParameterBool": _file("int", "bool", last=True),
     "hipFileGetParameterString": _file("int int", "string"),
     "hipFileSetParameterSizeT": _file("int size"),
     "hipFileSetParameterBool": _file("int bool"),

@@ -178,7 +178,8 @@ class CTarget:
             passed = [self._pack(kind, value) for kind, value in zip(inputs, args, strict=True)]
             cells = [_SCALARS[kind]() for kind in outputs]
             C.set_errno(0)
-            raw = function(*passed, *(C.byref(cell) for cell in cells))
+            places = [C.byref(cell) for cell in cells]
+            raw = function(*(places + passed if signature.outs_first else passed + places))
             if signature.result == "io":
                 return IOResult(raw, C.get_errno())
             result = _unpack(signature.result, raw)
