@@ -1,0 +1,111 @@
+"""Every code block of the documentation runs: python blocks, doctests, and calls of our own command line."""
+
+from __future__ import annotations
+
+import doctest
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+FENCE = re.compile(r"^(?P<indent> *)```(?P<language>[\w-]*)[^\n]*\n(?P<body>.*?)^(?P=indent)```\s*$", re.M | re.S)
+LINK = re.compile(r"\[[^\]]*\]\((?!https?:)([^)#]+)?(?:#([^)]+))?\)")
+
+
+class Block(NamedTuple):
+    language: str
+    line: int
+    body: str
+
+
+def blocks(page: Path) -> list[Block]:
+    text = page.read_text()
+    found = []
+    for match in FENCE.finditer(text):
+        indent = match["indent"]
+        body = "".join(line.removeprefix(indent) for line in match["body"].splitlines(keepends=True))
+        found.append(Block(match["language"], text.count("\n", 0, match.start()) + 2, body))
+    return found
+
+
+def runnable(page: Path) -> bool:
+    return any(block.language in ("python", "console") for block in blocks(page))
+
+
+def run_console(body: str, cwd: Path) -> None:
+    """Run the `$` lines; what stands below one must be its output, up to ``...``."""
+    for part in re.split(r"^\$ ", body, flags=re.M)[1:]:
+        command, _, expected = part.partition("\n")
+        arguments = shlex.split(command)
+        assert arguments[0] == "hipfile-sim", f"console blocks run hipfile-sim only, not {arguments[0]!r}"
+        done = subprocess.run(
+            [sys.executable, "-m", "hipfile_sim.cli", *arguments[1:]],
+            cwd=cwd,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, f"$ {command}\n{done.stdout}"
+        if expected.strip():
+            flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+            assert doctest.OutputChecker().check_output(expected, done.stdout, flags), (
+                f"$ {command}\nthe page says:\n{expected}\nit prints:\n{done.stdout}"
+            )
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if runnable(p)], ids=lambda p: str(p.relative_to(ROOT)))
+def test_code_blocks_run(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {"__name__": "__page__"}
+    for block in blocks(page):
+        where = f"{page.relative_to(ROOT)}:{block.line}"
+        if block.language == "console":
+            run_console(block.body, tmp_path)
+        elif block.language == "python" and block.body.lstrip().startswith(">>>"):
+            test = doctest.DocTestParser().get_doctest(block.body, names, where, str(page), block.line)
+            report: list[str] = []
+            runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+            runner.run(test, out=report.append, clear_globs=False)
+            assert not runner.failures, "".join(report)
+            names.update(test.globs)
+        elif block.language == "python":
+            source = "\n" * (block.line - 1) + block.body  # so that a traceback has the page's line
+            exec(compile(source, str(page), "exec"), names)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_links_lead_somewhere(page):
+    for target, anchor in LINK.findall(page.read_text()):
+        there = (page.parent / target).resolve() if target else page
+        assert there.exists(), f"{page.relative_to(ROOT)} links to {target}, which does not exist"
+        if anchor and there.suffix == ".md":
+            titles = re.findall(r"^#+ (.*)$", there.read_text(), re.M)
+            slugs = {re.sub(r"[^\w -]", "", title).strip().lower().replace(" ", "-") for title in titles}
+            assert anchor in slugs, f"{page.relative_to(ROOT)} links to {target}#{anchor}, which has {sorted(slugs)}"
+
+
+def test_every_page_is_reached_from_the_index():
+    reached = set()
+    to_read = [ROOT / "README.md", ROOT / "docs" / "index.md"]
+    while to_read:
+        page = to_read.pop()
+        if page in reached or page.suffix != ".md" or not page.exists():
+            continue
+        reached.add(page)
+        to_read += [(page.parent / target).resolve() for target, _ in LINK.findall(page.read_text()) if target]
+    missing = [str(p.relative_to(ROOT)) for p in (ROOT / "docs").rglob("*.md") if p not in reached]
+    assert not missing, f"pages that no other page leads to: {missing}"
+
+
+def test_the_readme_example_is_short():
+    (example,) = [b for b in blocks(ROOT / "README.md") if b.language == "python"]
+    inside = example.body.split("fake():")[1]
+    assert len([line for line in inside.splitlines() if line.strip()]) <= 12
