@@ -193,12 +193,12 @@ class IOResult(NamedTuple):
     `errno` 0 means that the caller's errno is left untouched.
     """
 
-    count: int
+    count: int  # type: ignore[assignment]  # the name of a tuple method, and the right name here
     errno: int = 0
 
 
 class FileDescr(NamedTuple):
-    """``hipFileDescr_t``. `fs_ops` is the address of the callbacks; the AMD library ignores it. [file.register.fs-ops]"""
+    """``hipFileDescr_t``. `fs_ops` is the address of the callbacks; AMD ignores it. [file.register.fs-ops]"""
 
     type: int
     fd: int

@@ -156,7 +156,7 @@ class Environment:
 
     @property
     def unsupported_file_systems(self) -> bool:
-        """HIPFILE_UNSUPPORTED_FILE_SYSTEMS: the fastpath takes regular files of any file system. [env.unsupported-fs]"""
+        """HIPFILE_UNSUPPORTED_FILE_SYSTEMS: the fastpath takes files of any file system. [env.unsupported-fs]"""
         return bool(self._get(UNSUPPORTED))
 
     @property

@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import os as _names  # constants and os.strerror only: calls go to `posix`, which test doubles of `os` do not replace
-import posix
+import posix  # not `os`, which test doubles of the file system replace: this is always the real thing
 import stat
 import sys
 from collections.abc import Callable
-from fcntl import F_GETFL, fcntl
+from fcntl import F_GETFL, F_SETFL, fcntl
 from typing import Any, NamedTuple, NoReturn, Protocol, runtime_checkable
 
 __all__ = ["FileInfo", "FileOps", "RealFiles"]
 
 _INT_MAX = (1 << 31) - 1
 _OFF_MAX = (1 << 63) - 1
-_CREATION = _names.O_CREAT | _names.O_EXCL | _names.O_TRUNC | _names.O_NOCTTY
+_CREATION = posix.O_CREAT | posix.O_EXCL | posix.O_TRUNC
 
 
 class FileInfo(NamedTuple):
@@ -100,7 +99,7 @@ class FileOps(Protocol):
 
 
 def _fail(code: int, what: object = None) -> NoReturn:
-    raise OSError(code, _names.strerror(code), *(() if what is None else (str(what),)))
+    raise OSError(code, posix.strerror(code), *(() if what is None else (str(what),)))
 
 
 def _fd(fd: int) -> int:
@@ -163,9 +162,16 @@ class RealFiles:
     def reopen(self, fd: int, flags: int) -> int:
         """Open ``/proc/self/fd/N``: same file, new open file description.
 
-        Creation flags are dropped: the file is there already, and O_TRUNC or O_EXCL must not harm it.
+        Creation flags are dropped: the file is there already, and O_TRUNC or O_EXCL must not harm it. Opening the
+        free end of a pipe, or a terminal without a carrier, would block for ever; here it does not (ENXIO or success).
         """
-        return posix.open(f"/proc/self/fd/{_fd(fd)}", flags & ~_CREATION)
+        kind = stat.S_IFMT(posix.fstat(_fd(fd)).st_mode)
+        flags = flags & ~_CREATION | posix.O_NOCTTY
+        waits = kind in (stat.S_IFIFO, stat.S_IFCHR) and not flags & posix.O_NONBLOCK
+        new = posix.open(f"/proc/self/fd/{fd}", flags | posix.O_NONBLOCK if waits else flags)
+        if waits and not flags & posix.O_PATH:
+            fcntl(new, F_SETFL, fcntl(new, F_GETFL) & ~posix.O_NONBLOCK)
+        return new
 
     def path(self, fd: int) -> str | None:
         """Target of ``/proc/self/fd/N`` if it is a path (pipes, sockets and anonymous files have none)."""

@@ -13,7 +13,7 @@ import errno
 import posix
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import Final, Literal, NamedTuple, cast
+from typing import Any, Final, Literal, NamedTuple, cast
 
 from hipfile_sim.driver.fileops import FileInfo
 
@@ -115,11 +115,12 @@ def parse(text: str) -> Mount:
         elif key == "data" and value:
             mount = mount._replace(options=f"{mount.options},data={value}")
         elif key in _ALIGNMENTS and value.isascii() and value.isdigit():
-            mount = mount._replace(**{key: int(value)})
+            changes: dict[str, Any] = {key: int(value)}
+            mount = mount._replace(**changes)
         else:
             raise ValueError(
-                f"file system fixture {text!r}: {setting!r} is not understood; possible: o_direct={'|'.join(_O_DIRECT)}, "
-                f"data=MODE, {', '.join(f'{name}=BYTES' for name in _ALIGNMENTS)}"
+                f"file system fixture {text!r}: {setting!r} is not understood; possible: "
+                f"o_direct={'|'.join(_O_DIRECT)}, data=MODE, {', '.join(f'{name}=BYTES' for name in _ALIGNMENTS)}"
             )
     return mount
 

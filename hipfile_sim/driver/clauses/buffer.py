@@ -15,7 +15,7 @@ ROWS: tuple[Row, ...] = (
         "buffer.register.order",
         "must",
         "code",
-        "Registration initialises, then checks duplicates, null, pointer attributes, memory type and range, in this order.",
+        "Registration initialises, then checks duplicate, null, attributes, memory type and range in this order.",
         "init, duplicate, null, attributes, type, range",
         None,
         _REG,

@@ -34,9 +34,8 @@ def _modules() -> dict[str, str]:
 @cache
 def _load(name: str) -> Profile:
     profile = import_module(f"{__name__}.{_modules()[name]}").PROFILE
-    assert isinstance(profile, Profile) and profile.name == name, (
-        f"profile file {_modules()[name]}.py names {profile!r}"
-    )
+    if not isinstance(profile, Profile) or profile.name != name:
+        raise TypeError(f"{_modules()[name]}.py must define PROFILE as a Profile named {name!r}, not {profile!r}")
     return profile
 
 

@@ -21,6 +21,10 @@ DEFAULT_ASYNC_BUFFER = 16 << 20
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
+def _nothing() -> Mapping[str, Any]:
+    return _EMPTY
+
+
 class ParsedInt(NamedTuple):
     """Outcome of parsing a number: `value` is None if the text is ignored; `why` says what happened."""
 
@@ -92,7 +96,7 @@ class Variable(NamedTuple):
     zero_is_default: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Profile:
     """One release of the library (or cuFile), as values.
 
@@ -113,12 +117,12 @@ class Profile:
     aliases: tuple[str, ...] = ()
     bases: tuple[str, ...] = ()
     """Profiles whose clause answers hold here unless `answers` says otherwise, nearest first."""
-    answers: Mapping[str, str] = field(default=_EMPTY)
+    answers: Mapping[str, str] = field(default_factory=_nothing)
     """Clause id -> answer, where this profile differs from its bases (a new release needs no other file)."""
     vendor: Literal["amd", "nvidia"] = "amd"
 
     # -- the HIP runtime under it
-    hip: Mapping[str, Any] = field(default=_EMPTY)
+    hip: Mapping[str, Any] = field(default_factory=_nothing)
     """Overrides of ``HipSettings`` by name."""
 
     # -- environment (driver/environment.py)
@@ -141,7 +145,7 @@ class Profile:
     # -- files
     emfile: OpError = OpError.hipFileInternalError
     """Code for EMFILE and ENFILE, anywhere. [error.funnel.emfile]"""
-    refused_mounts: Mapping[str, OpError] = field(default=_EMPTY)
+    refused_mounts: Mapping[str, OpError] = field(default_factory=_nothing)
     """Mount types that registration refuses, and with what. [file.register.mount-refused]"""
     file_in_use: Literal["keep", "detach"] = "keep"
     """Handle deregistered in flight: silently stays registered, or goes at once and the operation ends well."""
@@ -171,7 +175,7 @@ class Profile:
     """Backends are scored for async operations; False: always the fallback, whatever ALLOW says. [submit.selection]"""
     async_range_check: Literal["submit", "run"] = "submit"
     """Where ranges are checked first: InvalidValue at submit, or only when the operation runs."""
-    async_range_codes: Mapping[str, int] = field(default=_EMPTY)
+    async_range_codes: Mapping[str, int] = field(default_factory=_nothing)
     """With ``run``: published value by cause: ``size``, ``buffer_offset_high``, ``file_offset``, ``file_offset_fixed``,
     ``buffer_offset``."""
     async_device_check: bool = True
