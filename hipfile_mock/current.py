@@ -1,0 +1,146 @@
+"""The machine that the drop-in packages talk to.
+
+The model itself has no global state. The doubles must have one, because `hipfile.Driver()` names no machine. It is a
+stack, kept here and nowhere else:
+
+- the machine pushed last is current, for every thread of the process (connectors start threads of their own, and these
+  must see the machine of the test that started them);
+- machines are popped in the reverse order, by naming the machine, so that a forgotten pop is noticed where it happens;
+- while one is current, only the thread that pushed it may push another: two tests that ran side by side in one process
+  would each see the other's machine half of the time. An empty stack is open to every thread.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from typing import Any, TypeAlias
+
+    Host: TypeAlias = Any
+    """A `hipfile_sim.machine.Machine`, or what a stub offers in its place: ``.hipfile``, ``.hip``, ``.engine``."""
+
+__all__ = ["CurrentMachineError", "NoMachineError", "depth", "get", "peek", "pop", "push", "reference", "refers"]
+
+
+class CurrentMachineError(RuntimeError):
+    """The stack of current machines was used against its rules."""
+
+
+class NoMachineError(RuntimeError):
+    """A double was called while no machine is current."""
+
+
+class _Entry(NamedTuple):
+    machine: Host
+    thread: int
+    thread_name: str
+    pid: int
+
+
+_stack: list[_Entry] = []
+_lock = threading.Lock()
+
+
+def push(machine: Host) -> None:
+    """Make `machine` the current one.
+
+    Parameters
+    ----------
+    machine : Machine
+        Any object with the attributes ``hip`` and ``hipfile``.
+
+    Raises
+    ------
+    CurrentMachineError
+        Another thread has a machine in use, or this machine is on the stack already.
+    """
+    me = threading.current_thread()
+    with _lock:
+        if _stack:
+            top = _stack[-1]
+            if top.thread != me.ident and top.pid == os.getpid():
+                raise CurrentMachineError(
+                    f"thread {me.name!r} cannot make {machine!r} current: thread {top.thread_name!r} has"
+                    f" {top.machine!r} in use. The doubles have one current machine a process; run the tests one after"
+                    " the other, or in processes of their own."
+                )
+            if any(entry.machine is machine for entry in _stack):
+                raise CurrentMachineError(f"{machine!r} is on the stack of current machines already; make a fresh one.")
+        _stack.append(_Entry(machine, me.ident or 0, me.name, os.getpid()))
+
+
+def pop(machine: Host) -> None:
+    """Take `machine` off the stack; it must be the current one.
+
+    Raises
+    ------
+    CurrentMachineError
+        It is not the machine that was pushed last. It is taken off all the same: nothing stays behind.
+    """
+    with _lock:
+        index = next((i for i, entry in enumerate(_stack) if entry.machine is machine), None)
+        if index is None:
+            raise CurrentMachineError(f"{machine!r} cannot be popped: it is not on the stack of current machines.")
+        del _stack[index]
+        if index < len(_stack):
+            raise CurrentMachineError(
+                f"{machine!r} was popped while {_stack[-1].machine!r}, pushed later, is still in use: fakes must be"
+                " left in the reverse order of entry. (Two coroutines that each enter one cannot run at the same time.)"
+            )
+
+
+def peek() -> Host | None:
+    """The current machine, or None."""
+    try:
+        return _stack[-1].machine
+    except IndexError:
+        return None
+
+
+def depth() -> int:
+    """How many machines are on the stack."""
+    return len(_stack)
+
+
+def get(what: str = "the double") -> Host:
+    """The current machine.
+
+    Parameters
+    ----------
+    what : str
+        The function that was called, for the message.
+
+    Raises
+    ------
+    NoMachineError
+        No machine is current.
+
+    Examples
+    --------
+    >>> get("hipfile.Driver.open")
+    Traceback (most recent call last):
+        ...
+    hipfile_mock.current.NoMachineError: hipfile.Driver.open was called, but no emulated machine is current. ...
+    """
+    try:
+        return _stack[-1].machine
+    except IndexError:
+        raise NoMachineError(
+            f"{what} was called, but no emulated machine is current. Run the code inside `with hipfile_mock.fake():`,"
+            " with the fixture `hipfile_fake`, after `hipfile_mock.install()`, or under `hipfile-sim run`."
+        ) from None
+
+
+def reference() -> weakref.ref[Host] | None:
+    """A weak reference to the current machine: what an object remembers of the machine that it belongs to."""
+    machine = peek()
+    return None if machine is None else weakref.ref(machine)
+
+
+def refers(ref: weakref.ref[Host] | None) -> bool:
+    """Whether `ref`, made by `reference`, means the machine that is current now."""
+    return ref is not None and (machine := ref()) is not None and machine is peek()

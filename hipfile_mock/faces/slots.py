@@ -1,0 +1,195 @@
+"""The slots of an asynchronous operation: caller-owned memory that the model reads and writes late.
+
+In C the caller keeps four variables alive until the stream has been there. Here they are one small block of real
+memory whose address never changes. The block outlives its owner when it must: if the owner is collected while an
+operation on it is in flight, the block is put in quarantine, so that the late write of the model lands there and not in
+memory that somebody else has got meanwhile, and observers get the note ``slot.owner-collected``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import weakref
+from collections import deque
+from typing import Any, NamedTuple, NoReturn
+
+from hipfile_mock.faces.convert import Integer, to_long, to_size_t
+from hipfile_sim.engine.command import Lane, Marker
+from hipfile_sim.observe.observer import Note, Release, Site, call_site
+
+__all__ = ["AsyncSlots", "SlotBlock", "flush_quarantine", "quarantined"]
+
+
+class SlotBlock(ctypes.Structure):
+    """32 bytes: the three inputs and the result."""
+
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("file_offset", ctypes.c_int64),
+        ("buffer_offset", ctypes.c_int64),
+        ("bytes_done", ctypes.c_int64),
+    )
+
+
+_OFFSET = {name: getattr(SlotBlock, name).offset for name, _ in SlotBlock._fields_}
+_SIZE = ctypes.sizeof(SlotBlock)
+
+
+class _Orphan(NamedTuple):
+    """A block whose owner is gone while operations on it are in flight."""
+
+    block: SlotBlock
+    address: int
+    markers: tuple[Marker, ...]
+    thread: int
+    site: Site | None
+
+
+# Both by machine. `AsyncSlots.__del__` may run anywhere, even inside the engine, so it only appends to a deque; the
+# next call of a face takes the orphans from there, tells the observers, and keeps the blocks until they are done with.
+_orphans: weakref.WeakKeyDictionary[Any, deque[_Orphan]] = weakref.WeakKeyDictionary()
+_kept: weakref.WeakKeyDictionary[Any, list[_Orphan]] = weakref.WeakKeyDictionary()
+
+
+def flush_quarantine(machine: Any) -> None:
+    """Tell observers of the owners collected since the last call; drop the blocks that are done with."""
+    fresh = _orphans.get(machine)
+    kept = _kept.get(machine)
+    if not fresh and not kept:
+        return
+    engine = machine.engine
+    with engine.lock:
+        kept = _kept.setdefault(machine, [])
+        while fresh:
+            orphan = fresh.popleft()
+            kept.append(orphan)
+            lane, ticket = orphan.markers[-1]
+            release = Release(orphan.address, _SIZE, "collected", "AsyncIOHandle", orphan.thread, orphan.site)
+            note = Note(
+                "slot.owner-collected",
+                f"the owner of the slots at {orphan.address:#x} was collected while its operation was in flight on"
+                f" {lane.name} (command {ticket}, {lane.completed} complete); real hardware writes the result into"
+                " freed memory. Keep the AsyncIOHandle until the stream is synchronised.",
+                orphan.site,
+                {"slot": orphan.address, "length": _SIZE, "lane": lane, "ticket": ticket},
+                "error",
+            )
+            for observer in engine.observers:
+                observer.released(release)
+                observer.note(note)
+        kept[:] = [orphan for orphan in kept if not _done(orphan.markers)]
+
+
+def quarantined(machine: Any) -> int:
+    """How many blocks without an owner wait for their operations.
+
+    Includes those that observers have not been told about yet.
+    """
+    pending = [*_orphans.get(machine, ()), *_kept.get(machine, ())]
+    return sum(not _done(orphan.markers) for orphan in pending)
+
+
+def _done(markers: tuple[Marker, ...]) -> bool:
+    return all(lane.completed >= ticket for lane, ticket in markers)
+
+
+class AsyncSlots:
+    """Base of the face's ``AsyncIOHandle``; see there.
+
+    Notes
+    -----
+    No ``__weakref__`` and no ``__dict__``: the compiled class has neither. [python.async-handle]
+    """
+
+    __slots__ = ("_address", "_block", "_machine", "_markers")
+
+    def __init__(self, size: Integer, file_offset: Integer, buffer_offset: Integer) -> None:
+        self._markers: tuple[Marker, ...] = ()
+        self._machine: weakref.ref[Any] | None = None
+        self._block = SlotBlock(to_size_t(size), to_long(file_offset), to_long(buffer_offset), 0)
+        self._address = ctypes.addressof(self._block)
+
+    def __del__(self) -> None:
+        markers = getattr(self, "_markers", ())
+        if not markers or _done(markers) or self._machine is None:
+            return
+        machine = self._machine()
+        if machine is None or machine.engine.closed:
+            return
+        pending = tuple(marker for marker in markers if marker[0].completed < marker[1])
+        site = call_site(2) if machine.engine.observers else None
+        _orphans.setdefault(machine, deque()).append(
+            _Orphan(self._block, self._address, pending, threading.get_ident(), site)
+        )
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError("no default __reduce__ due to non-trivial __cinit__")
+
+    # -- for the face ------------------------------------------------------------------------------------------------
+
+    def _addresses(self) -> tuple[int, ...]:
+        """Addresses of size, file offset, buffer offset and result."""
+        base = self._address
+        return tuple(base + offset for offset in _OFFSET.values())
+
+    def _submitted(self, machine: Any, lane: Lane, ticket: int) -> None:
+        """An operation that uses these slots ends with command `ticket` of `lane`."""
+        if self._machine is None or self._machine() is not machine:
+            self._machine = weakref.ref(machine)
+            self._markers = ()
+        self._markers = (*(m for m in self._markers if m[0] is not lane and m[0].completed < m[1]), (lane, ticket))
+
+    # -- the slots ---------------------------------------------------------------------------------------------------
+
+    def _touch(self, name: str, write: bool) -> None:
+        """The host is about to read or write a slot: hardware may move first, and observers want to know."""
+        if self._machine is None:
+            return
+        machine = self._machine()
+        if machine is None or machine.engine.closed:
+            return
+        flush_quarantine(machine)
+        machine.host_access(self._address + _OFFSET[name], 8, write=write, what=f"AsyncIOHandle.{name}")
+
+    @property
+    def bytes_done(self) -> int:
+        """What the slot holds now: the byte count, or a negative code, once the stream has been there; 0 before."""
+        self._touch("bytes_done", False)
+        return int(self._block.bytes_done)
+
+    @property
+    def size(self) -> int:
+        """Bytes to move."""
+        self._touch("size", False)
+        return int(self._block.size)
+
+    @size.setter
+    def size(self, value: Integer) -> None:
+        number = to_size_t(value)
+        self._touch("size", True)
+        self._block.size = number
+
+    @property
+    def file_offset(self) -> int:
+        """First byte in the file."""
+        self._touch("file_offset", False)
+        return int(self._block.file_offset)
+
+    @file_offset.setter
+    def file_offset(self, value: Integer) -> None:
+        number = to_long(value)
+        self._touch("file_offset", True)
+        self._block.file_offset = number
+
+    @property
+    def buffer_offset(self) -> int:
+        """First byte in the buffer."""
+        self._touch("buffer_offset", False)
+        return int(self._block.buffer_offset)
+
+    @buffer_offset.setter
+    def buffer_offset(self, value: Integer) -> None:
+        number = to_long(value)
+        self._touch("buffer_offset", True)
+        self._block.buffer_offset = number

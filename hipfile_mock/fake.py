@@ -1,0 +1,364 @@
+"""`fake`: a fresh emulated machine with the doubles in place, as context manager and as decorator."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, overload
+
+from hipfile_mock import current
+from hipfile_mock.install import faces_in_place
+
+if TYPE_CHECKING:
+    import os
+
+    from hipfile_sim.driver.fileops import FileOps
+    from hipfile_sim.driver.profiles import Profile
+    from hipfile_sim.engine.schedules import Schedule
+    from hipfile_sim.hip.settings import HipSettings
+    from hipfile_sim.machine import Machine
+    from hipfile_sim.observe.observer import Observer
+
+__all__ = ["DEFAULTS", "Fake", "Fault", "Session", "StrictError", "fake", "session"]
+
+Target = TypeVar("Target", bound=Callable[..., Any])
+
+DEFAULTS: dict[str, Any] = {}
+"""Keywords of `fake` for those that a call does not give: where a test runner's options go."""
+
+
+class Fault(Protocol):
+    """What ``faults=`` takes."""
+
+    def attach(self, machine: Any, /) -> None:
+        """Begin to act on `machine`."""
+
+    def detach(self) -> None:
+        """Stop acting. Raise AssertionError if the rule should have fired and has not."""
+
+
+class StrictError(AssertionError):
+    """The run ended with findings of severity "error": races, leaks, misuse. The message lists them."""
+
+
+_sessions: list[Session] = []
+
+
+def session() -> Session:
+    """The innermost session of `fake` that is in use.
+
+    Raises
+    ------
+    NoMachineError
+        None is.
+    """
+    if not _sessions:
+        current.get("hipfile_mock.session")
+        raise current.NoMachineError("the current machine was not made by `hipfile_mock.fake`, so it has no session.")
+    return _sessions[-1]
+
+
+class Session:
+    """One use of a `Fake`: a machine of its own from entry to exit.
+
+    Attributes
+    ----------
+    machine : Machine
+        The emulated computer. Its parts are here, too: ``hip``, ``hipfile``, ``engine``, ``memory``, ``clock``,
+        ``profile``, ``files``.
+    faces : dict of str to str
+        Faces by name: ``""`` if in place, else why not.
+    sanitizer : Sanitizer or None
+        What watches the run; None with ``strict=None``.
+    """
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self.options = dict(options)
+        self.machine: Machine
+        self.faces: dict[str, str] = {}
+        self.sanitizer: Any = None
+        self._stack = ExitStack()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name == "machine":
+            raise AttributeError(name)
+        return getattr(self.machine, name)
+
+    def __repr__(self) -> str:
+        return f"<hipfile_mock session on {self.__dict__.get('machine', 'no machine yet')!r}>"
+
+    def token(self) -> str:
+        """The choices of the schedule so far, as a token that reproduces the run."""
+        return self.machine.token()
+
+    def stall(self, stream: int) -> None:
+        """Make `stream` as slow as can be: it moves only when something waits for it."""
+        self.machine.stall(stream)
+
+    def unstall(self, stream: int) -> None:
+        """Undo `stall`."""
+        self.machine.unstall(stream)
+
+    # -- entry and exit ------------------------------------------------------------------------------------------------
+
+    def _enter(self) -> None:
+        from hipfile_mock.wiring import attach_trace, make_machine, make_sanitizer
+
+        options = self.options
+        with ExitStack() as stack:
+            self.machine = make_machine(options)
+            stack.callback(self.machine.close)
+            self.sanitizer = make_sanitizer(options.get("strict"))
+            if self.sanitizer is not None:
+                self.machine.add_observer(self.sanitizer)
+            for observer in options.get("observers") or ():
+                self.machine.add_observer(observer)
+            if options.get("trace") is not None:
+                stack.callback(attach_trace(self.machine, options["trace"]))
+            for fault in options.get("faults") or ():
+                fault.attach(self.machine)
+                stack.callback(fault.detach)
+            current.push(self.machine)
+            stack.callback(current.pop, self.machine)
+            self.faces = stack.enter_context(faces_in_place(self.machine, options.get("faces")))
+            _sessions.append(self)
+            stack.callback(_sessions.remove, self)
+            self._stack = stack.pop_all()
+
+    def _exit(self, error: BaseException | None) -> None:
+        from hipfile_mock.wiring import findings
+
+        found: list[str] = []
+        unfired: AssertionError | None = None
+        try:
+            with self._stack:
+                if self.sanitizer is not None:
+                    found = findings(self.sanitizer, self.machine)
+        except AssertionError as assertion:  # a fault that never fired
+            unfired = assertion
+        text = f"{len(found)} finding(s) at the end of the emulated run:\n" + "\n".join(found) if found else ""
+        if error is not None:
+            # What the body raised comes first; the rest is said beneath it.
+            for remark in (text, str(unfired) if unfired else ""):
+                if remark:
+                    error.add_note(remark)
+        elif unfired is not None:
+            if text:
+                unfired.add_note(text)
+            raise unfired
+        elif text and self.options.get("strict"):
+            raise StrictError(text)
+
+
+class Fake:
+    """What `fake` returns: enter it, or put it above a function or a class. Each use has a machine of its own."""
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self.options = dict(options)
+        self._open: list[Session] = []
+
+    def __repr__(self) -> str:
+        return f"fake({', '.join(f'{name}={value!r}' for name, value in self.options.items())})"
+
+    def __enter__(self) -> Session:
+        made = Session({"strict": True, **DEFAULTS, **self.options})
+        made._enter()
+        self._open.append(made)
+        return made
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._open.pop()._exit(exc)
+
+    def __call__(self, target: Target) -> Target:
+        """Decorate a function, a coroutine function, a generator function of either kind, or a class."""
+        if isinstance(target, type):
+            return cast(Target, self._decorate_class(target))
+        return cast(Target, self._decorate_function(target))
+
+    def _decorate_class(self, cls: type) -> type:
+        """Its tests; a `unittest.TestCase` has ``setUp`` and ``tearDown`` inside, too."""
+        if hasattr(cls, "setUp") and hasattr(cls, "addCleanup"):
+            original = cls.setUp
+
+            @functools.wraps(original)
+            def set_up(case: Any) -> Any:
+                entered = Fake(self.options)
+                entered.__enter__()
+                case.addCleanup(entered.__exit__, None, None, None)
+                return original(case)
+
+            cls.setUp = set_up
+            return cls
+        for name in dir(cls):
+            member = inspect.getattr_static(cls, name)
+            if name.startswith("test") and inspect.isfunction(member):
+                setattr(cls, name, self._decorate_function(member))
+        return cls
+
+    def _decorate_function(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        options = self.options
+        wrapper: Callable[..., Any]
+        if inspect.isasyncgenfunction(function):
+
+            async def wrapper(*args: Any, **kwargs: Any) -> Any:
+                with Fake(options):
+                    async for item in function(*args, **kwargs):
+                        yield item
+
+        elif inspect.iscoroutinefunction(function):
+
+            async def wrapper(*args: Any, **kwargs: Any) -> Any:
+                with Fake(options):
+                    return await function(*args, **kwargs)
+
+        elif inspect.isgeneratorfunction(function):
+
+            def wrapper(*args: Any, **kwargs: Any) -> Any:
+                with Fake(options):
+                    return (yield from function(*args, **kwargs))
+
+        else:
+
+            def wrapper(*args: Any, **kwargs: Any) -> Any:
+                with Fake(options):
+                    return function(*args, **kwargs)
+
+        return functools.wraps(function)(wrapper)
+
+
+@overload
+def fake(profile: Target) -> Target: ...
+@overload
+def fake(
+    profile: str | Profile | None = ...,
+    *,
+    schedule: str | Schedule | None = ...,
+    devices: int | None = ...,
+    env: Mapping[str, str] | None = ...,
+    faults: Iterable[Fault] | None = ...,
+    filesystem: str | Mapping[Any, Any] | FileOps | None = ...,
+    strict: bool | None = ...,
+    trace: str | os.PathLike[str] | Observer | None = ...,
+    engine: str | None = ...,
+    settings: HipSettings | None = ...,
+    faces: Iterable[str] | None = ...,
+    observers: Iterable[Observer] | None = ...,
+) -> Fake: ...
+def fake(profile: Any = None, **options: Any) -> Any:
+    """A fresh emulated machine, with the doubles in place, for a ``with`` block, a function or a class.
+
+    Parameters
+    ----------
+    profile : str or Profile
+        Release that is modelled; the newest if not given.
+    schedule : str or Schedule
+        Who moves when: ``"parallel"``, ``"lazy"``, ``"eager"``, ``"seeded:42"``, a token …
+    devices : int
+        Number of GPUs.
+    env : mapping
+        The environment that the library sees; the process's own if not given.
+    faults : iterable of Fault
+        What goes wrong. A rule that has not fired by the end fails the run.
+    filesystem : str, mapping or FileOps
+        What the files are on: the name of a mount fixture (``"tmpfs"``), a mapping of path prefixes to them, or an
+        object that does the file operations. Real files on the host's own mounts if not given; under pyfakefs, its.
+    strict : bool or None
+        True: findings of the sanitizer with severity "error" raise `StrictError` at the end. False: they are only
+        collected. None: no sanitizer.
+    trace : path or Observer
+        Where to write a Chrome trace.
+    engine : str
+        ``"steps"`` (deterministic) or ``"threads"``.
+    settings : HipSettings
+        Of the HIP runtime.
+    faces : iterable of str
+        What is replaced, see `hipfile_mock.install.FACES`.
+    observers : iterable of Observer
+        More observers.
+
+    Returns
+    -------
+    Fake
+        Entering it gives a `Session`.
+
+    Raises
+    ------
+    TypeError
+        An unknown keyword.
+    CurrentMachineError
+        At entry: another thread has a fake in use.
+    FaceUnavailable
+        At entry: a face that was asked for by name cannot be had.
+    StrictError
+        At exit.
+
+    Examples
+    --------
+    >>> with fake(schedule="lazy") as session:
+    ...     import hipfile
+    ...
+    ...     with hipfile.Driver() as driver:
+    ...         driver.use_count()
+    1
+    """
+    unknown = options.keys() - _KEYWORDS
+    if unknown:
+        raise TypeError(
+            f"fake() has no keyword {', '.join(sorted(map(repr, unknown)))}; it has {', '.join(sorted(_KEYWORDS))}"
+        )
+    if inspect.isfunction(profile) or inspect.isclass(profile):
+        return Fake(options)(profile)
+    if profile is not None:
+        options["profile"] = profile
+    return Fake({name: value for name, value in options.items() if value is not None or name == "strict"})
+
+
+_KEYWORDS = frozenset(
+    [
+        "profile",
+        "schedule",
+        "devices",
+        "env",
+        "faults",
+        "filesystem",
+        "strict",
+        "trace",
+        "engine",
+        "settings",
+        "faces",
+        "observers",
+    ]
+)
+
+_installed: list[Fake] = []
+
+
+def install(profile: Any = None, **options: Any) -> Session:
+    """Put the doubles in place until `uninstall`. Keywords as of `fake`, but not strict unless asked.
+
+    May be called again before that; each `uninstall` takes back the latest.
+    """
+    made: Fake = fake(profile, **{"strict": False, **options})
+    entered = made.__enter__()
+    _installed.append(made)
+    return entered
+
+
+def uninstall() -> None:
+    """Undo the latest `install`.
+
+    Raises
+    ------
+    RuntimeError
+        Nothing is installed.
+    StrictError
+        The installation was strict and has findings.
+    """
+    if not _installed:
+        raise RuntimeError("uninstall() without install(): nothing is installed.")
+    _installed.pop().__exit__(None, None, None)
