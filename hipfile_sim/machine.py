@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from hipfile_sim.driver.environment import Environment
 from hipfile_sim.driver.fileops import FileOps, RealFiles
@@ -78,7 +78,7 @@ class Machine:
         costs: CostModel | None = None,
         watchdog_s: float = 5.0,
     ) -> None:
-        if not isinstance(devices, int) or isinstance(devices, bool) or not 0 <= devices <= 1024:
+        if type(devices) is not int or not 0 <= devices <= 1024:
             raise ValueError(f"devices is {devices!r}; it is a number of GPUs, 0 to 1024")
         self.profile = profile if isinstance(profile, Profile) else get_profile(profile)
         self.settings = settings if settings is not None else replace(HipSettings(), **self.profile.hip)
@@ -186,7 +186,7 @@ class Machine:
         """Stop the machine. Work that has not run never will; memory goes when nothing refers to it."""
         self.engine.close()
 
-    def __enter__(self) -> Machine:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

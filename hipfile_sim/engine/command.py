@@ -137,7 +137,7 @@ class Command:
     external : bool
         It runs user code, so it runs on the host-function thread and may block for as long as it likes.
     on_host_thread : bool
-        It is a host function, of the user or of a library: where the runtime has one thread for all of them, it waits its turn.
+        A host function, of the user or of a library: where the runtime has one thread for all, it waits its turn.
     conditional : bool
         It may start only when `ready` says so (a wait on a value in memory).
     deps : tuple of Marker

@@ -91,12 +91,15 @@ class HostFunctionThread:
             return  # blocked before, and nothing has woken it
         still = 0
         seen = -1
-        while not self.returned and still < self.STILL:
+        while still < self.STILL and not self._has_returned():
             self._changed.wait(self.POLL_S)
             activity = self._activity()
             still = still + 1 if activity >= 0 and activity == seen else 0
             seen = activity
-        self._switches = -1 if self.returned else seen
+        self._switches = -1 if self._has_returned() else seen
+
+    def _has_returned(self) -> bool:
+        return self.returned  # a call, because the worker sets it while this thread sleeps
 
     def _activity(self) -> int:
         """How often the thread has given up its core, or -1 while it is not asleep."""

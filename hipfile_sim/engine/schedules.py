@@ -234,7 +234,7 @@ class Scripted(Schedule):
         choice = self.choices[self._next]
         if not 0 <= choice < len(point.options):
             raise EngineError(
-                f"scripted choice {self._next} is {choice}, but {point.what} offers options 0 to {len(point.options) - 1}"
+                f"scripted choice {self._next} is {choice}, but {point.what} offers 0 to {len(point.options) - 1}"
             )
         self._next += 1
         return choice
@@ -264,7 +264,7 @@ def parse_schedule(text: str | Schedule) -> Schedule:
     Parameters
     ----------
     text : str or Schedule
-        ``"parallel"``, ``"lazy"``, ``"eager"``, ``"roundrobin"``, ``"seeded:42"``, ``"scripted:0,2,1"`` or a token (``"hs1-…"``).
+        ``"parallel"``, ``"lazy"``, ``"eager"``, ``"roundrobin"``, ``"seeded:42"``, ``"scripted:0,2,1"`` or a token.
 
     Raises
     ------

@@ -264,14 +264,11 @@ class StepEngine(Engine):
 
     def _run_alone(self, lane: Lane, ticket: int) -> bool:
         """Fast path: one lane has work, so there is nothing to choose. True if anything ran."""
-        if lane.running is not None or lane.stalled == HELD:
-            return False
         ran = False
         queue = lane.queue
-        while lane.completed < ticket and lane.running is None and len(self._active) <= 1 and queue:
-            command = queue[0]
-            if not self._head_ready(lane, command, False):
-                return ran
+        while lane.completed < ticket and queue and len(self._active) == 1:
+            if lane.running is not None or lane.stalled == HELD or not self._head_ready(lane, queue[0], False):
+                break
             self._step(lane)
             ran = True
         return ran
@@ -294,7 +291,7 @@ class StepEngine(Engine):
             worker = self._worker(lane)
             worker.start(command)
             worker.settle()
-            if worker.returned and lane.running is command:  # type: ignore[redundant-expr]
+            if worker.returned and command.ticket > lane.completed:  # else another host thread finished it meanwhile
                 self._finish_external(lane, command)
             return
         try:

@@ -178,7 +178,7 @@ class ThreadEngine(Engine):
                         self._workers.pop(lane.index, None)
                         return
                     worker.sleeping = True
-                    # a value in memory can change behind the engine's back, so conditional heads look again by themselves
+                    # a value in memory can change behind the engine's back: conditional heads look again
                     worker.condition.wait(0.002 if lane.queue and lane.queue[0].conditional else None)
                     worker.sleeping = False
                 if self.closed:

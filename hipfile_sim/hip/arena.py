@@ -1,7 +1,7 @@
 """Address space for emulated memory: one file in memory, mapped twice.
 
-The first mapping has the addresses that programs see; for device memory it is inaccessible, so a host that touches it by
-accident faults. The second, always readable and writable, is the model's own way in: alias = address + constant.
+The first mapping has the addresses that programs see; for device memory it is inaccessible, so a host that touches
+it by accident faults. The second, always readable and writable, is the model's own way in: alias = address + constant.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Arena:
         return self.base <= address < self.base + self.size
 
     def take(self, size: int) -> tuple[int, bool] | None:
-        """The public address of `size` bytes and whether they were in use before, or None when no range is long enough."""
+        """A public address of `size` bytes and whether they were in use before, or None when no range is free."""
         for index, (start, length) in enumerate(self._free):
             if length >= size:
                 if length == size:

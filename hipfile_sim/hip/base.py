@@ -125,6 +125,8 @@ class RuntimeBase(Ending):
         stream = self.streams.get(handle)
         if stream is not None:
             return stream
+        if not self.device_count:
+            return None
         if handle in (0, LEGACY_STREAM):
             return self.null_stream(self.thread.device)
         if handle == PER_THREAD_STREAM:

@@ -70,6 +70,7 @@ def hip_call(
 
         @functools.wraps(function)
         def call(self: RuntimeBase, *args: Any, **kwargs: Any) -> Any:
+            code: int | None
             engine = self.engine
             record: Call | None = None
             if self.watched:
@@ -81,7 +82,7 @@ def hip_call(
                         for observer in engine.observers:
                             observer.call(record)
                 if self.forked:
-                    code: int | None = HipError.hipErrorNotInitialized
+                    code = HipError.hipErrorNotInitialized
                     self.tell(
                         "fork.after-init",
                         f"{name} in a forked child: HIP does not survive fork(); start children with spawn",
@@ -114,7 +115,7 @@ def hip_call(
                 self._end(record, error, HipError.hipErrorLaunchFailure, sets_error)
                 raise
             if record is not None or code is not _SUCCESS:
-                self._end(record, result, code, sets_error)
+                self._end(record, result, HipError(code), sets_error)
             if not observes:
                 engine.host_point(name)
             return result

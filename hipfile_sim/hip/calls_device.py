@@ -45,6 +45,7 @@ class DeviceProperties:
     async_engine_count: int = 8
     ecc_enabled: int = 1
     is_large_bar: int = 0
+    can_use_stream_wait_value: int = 1
     uuid: bytes = bytes(16)
 
 
@@ -71,6 +72,7 @@ ATTRIBUTES: dict[int, str] = {
     83: "total_const_mem",
     85: "unified_addressing",
     87: "warp_size",
+    10013: "can_use_stream_wait_value",
 }
 """hipDeviceAttribute_t value to field. Values that are not here answer hipErrorInvalidValue."""
 

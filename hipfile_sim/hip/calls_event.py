@@ -108,7 +108,10 @@ class EventCalls(RuntimeBase):
 
     @hip_call(outputs=(0.0,), observes=True)
     def hipEventElapsedTime(self, start: int, stop: int) -> tuple[HipError, float]:
-        """Milliseconds between two records. Not recorded or no timing: hipErrorInvalidHandle; pending: hipErrorNotReady."""
+        """Milliseconds between two records.
+
+        Not recorded or no timing: hipErrorInvalidHandle. Pending: hipErrorNotReady.
+        """
         first, second = self.events.get(start), self.events.get(stop)
         if first is None or second is None or not first.timed or not second.timed:
             return _BAD_HANDLE, 0.0

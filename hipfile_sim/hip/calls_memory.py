@@ -177,8 +177,8 @@ class MemoryCalls(RuntimeBase):
     def hipMemcpyAsync(self, destination: int, source: int, size: int, kind: int = 4, stream: int = 0) -> HipError:
         """Copy when the stream gets there.
 
-        Pinned and device memory: returns at once. Pageable source: by the setting ``pageable_h2d``. Pageable destination:
-        returns when the copy is done.
+        Pinned and device memory: returns at once. Pageable source: by the setting ``pageable_h2d``. Pageable
+        destination: returns when the copy is done.
         """
         return self._copy(destination, source, size, kind, stream, wait=False)
 

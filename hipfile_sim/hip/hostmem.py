@@ -113,7 +113,7 @@ def read3(first: int, second: int, third: int) -> tuple[int, int, int] | None:
     bases[2] = second
     bases[4] = third
     if _readv(_pid, scratch.local3_p, 1, scratch.remote_p, 3, 0) == 3 * _WORD:
-        return _unpack3(scratch.view)  # type: ignore[return-value]
+        return _unpack3(scratch.view)
     if not _blocked():
         return None
     values = [read_i64(address) for address in (first, second, third)]
@@ -200,12 +200,12 @@ def _write_slow(address: int, data: bytes) -> bool:
 
 
 def fetch(local: int, remote: int, length: int) -> bool:
-    """Copy `length` bytes from any address to `local`, which the caller knows to be valid. False if not all could be."""
+    """Copy `length` bytes from any address to `local`, known to be valid. False if not all could be."""
     return _move(_readv, local, remote, length)
 
 
 def store(remote: int, local: int, length: int) -> bool:
-    """Copy `length` bytes from `local`, which the caller knows to be valid, to any address. False if not all could be."""
+    """Copy `length` bytes from `local`, known to be valid, to any address. False if not all could be."""
     return _move(_writev, local, remote, length)
 
 

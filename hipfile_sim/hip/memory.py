@@ -94,7 +94,7 @@ class Memory:
     def allocate(self, size: int, kind: str, device: int, flags: int = 0, site: Site | None = None) -> Block | None:
         """A new block, or None when the budget or the address space is used up."""
         settings = self.settings
-        if kind == DEVICE or kind == MANAGED:
+        if kind in (DEVICE, MANAGED):
             if self.used[device] + size > settings.device_memory:
                 return None
         elif self.pinned_used + size > settings.pinned_memory:

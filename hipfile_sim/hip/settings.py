@@ -17,11 +17,11 @@ class HipSettings:
         ``"one"``: one thread runs the host functions of all streams, so a blocked one holds up the others (observed on
         CUDA). ``"per-stream"``: each stream has its own.
     host_function_calls : str
-        A HIP call inside a host function: ``"refuse"`` returns hipErrorNotPermitted (observed on CUDA), ``"report"`` lets it
-        run and tells the observers.
+        A HIP call inside a host function: ``"refuse"`` returns hipErrorNotPermitted (observed on CUDA), ``"report"``
+        lets it run and tells the observers.
     pageable_h2d : str
-        An asynchronous copy from pageable memory: ``"block"``: the call waits until the copy is done (HIP); ``"stage"``: the
-        bytes are taken at submit and the call returns (observed on CUDA).
+        An asynchronous copy from pageable memory: ``"block"``: the call waits until the copy is done (HIP);
+        ``"stage"``: the bytes are taken at submit and the call returns (observed on CUDA).
     queue_limit : int or None
         Commands outstanding on one stream beyond which a submit blocks (about 1,020 observed on CUDA). None: no limit.
     host_visible : bool

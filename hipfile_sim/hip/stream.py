@@ -23,7 +23,7 @@ class Stream:
     blocking : bool
         It and the null stream of its device wait for each other.
     seen : dict
-        For the null stream: the last ticket of each blocking lane that it has waited for. For the others: of the null lane.
+        The tickets it is already ordered behind: by blocking lane for the null stream, of the null lane for others.
     """
 
     __slots__ = ("blocking", "device", "flags", "handle", "is_null", "lane", "priority", "seen")
