@@ -76,7 +76,7 @@ def machine_options(command: F) -> F:
             "--schedule",
             callback=_schedule,
             metavar="NAME[:ARG]",
-            help="Who moves when: parallel (default), lazy, eager, roundrobin, seeded:N.",
+            help="Who moves when: parallel (default), lazy, eager, roundrobin, seeded:N, or a token of an earlier run.",
         ),
         click.option("--seed", type=int, metavar="N", help="Short for --schedule seeded:N."),
         click.option(

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 #: Frames of these folders are never the program's.
 _OURS = tuple(f"{Path(__file__).resolve().parents[2] / package}/" for package in ("hipfile_sim", "hipfile_mock"))
 
+FOUND = 3
+"""Exit code of ``--check error`` when the program itself ended well and something was found."""
+
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @machine_options
@@ -33,6 +36,13 @@ _OURS = tuple(f"{Path(__file__).resolve().parents[2] / package}/" for package in
 @click.option("--timeline", is_flag=True, help="Print what the streams did when the program has ended.")
 @click.option("--token", "show_token", is_flag=True, help="Print the token that reproduces this order of steps.")
 @click.option("--full-traceback", is_flag=True, help="Keep the simulator's own frames in tracebacks.")
+@click.option(
+    "--check",
+    type=click.Choice(["off", "warn", "error"]),
+    default="warn",
+    show_default=True,
+    help=f"Report races, misuse and leaks: warn prints them, error also makes the exit code {FOUND} if it was 0.",
+)
 @click.option("-m", "module", metavar="MODULE", help="Run a module, as python -m does, in place of a file.")
 @click.argument("program", required=False)
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
@@ -47,6 +57,7 @@ def command(
     timeline: bool,
     show_token: bool,
     full_traceback: bool,
+    check: str,
     module: str | None,
     program: str | None,
     args: tuple[str, ...],
@@ -72,32 +83,41 @@ def command(
         raise click.NoSuchOption(program.partition("=")[0], ctx=click.get_current_context())
     else:
         target = str(program_path(program))
+    if show_token and engine == "threads":
+        raise click.UsageError("--token: the threads engine makes no choices, so no token repeats its run")
     chosen = schedule_text(schedule, seed, engine)
     if trace_file is not None and not Path(trace_file).resolve().parent.is_dir():
         raise click.UsageError(f"--trace {trace_file}: no folder {Path(trace_file).resolve().parent}")
 
-    from hipfile_sim.machine import Machine
     from hipfile_sim.observe.trace import Trace
 
     trace = Trace() if trace_file is not None or timeline else None
     os.environ.update(env)
-    machine = Machine(
-        devices=devices, profile=profile, schedule=chosen, engine=engine, observers=[] if trace is None else [trace]
+    # By name: the model must not depend on its doubles, and this is the one place where the two are put together.
+    mock: Any = import_module("hipfile_mock")
+    session = mock.install(
+        profile,
+        schedule=chosen,
+        engine=engine,
+        devices=devices,
+        strict=None if check == "off" else False,
+        observers=[] if trace is None else [trace],
     )
-
-    mock: Any = import_module("hipfile_mock")  # by name: the model itself must not depend on its doubles
-    mock.install(machine)
+    found: list[str] = []
     try:
         code = execute(target, arguments, is_module=module is not None, full_traceback=full_traceback)
+        if session.sanitizer is not None:
+            found = import_module("hipfile_mock.wiring").findings(session.sanitizer, session.machine)
+        token = session.token() if show_token else None
     finally:
         mock.uninstall()
-        token = machine.token() if show_token and engine == "steps" else None
-        machine.close()
+    for line in found:
+        click.echo(line, err=True)
     if trace is not None:
         _report(trace, trace_file, timeline)
     if token is not None:
         click.echo(f"hipfile-sim: token {token}", err=True)
-    return code
+    return FOUND if found and check == "error" and code == 0 else code
 
 
 def execute(target: str, args: Sequence[str], *, is_module: bool = False, full_traceback: bool = False) -> int:
@@ -160,22 +180,29 @@ def _guarded(body: Callable[[], None], full_traceback: bool) -> int:
 
 
 def _without_ours(tb: TracebackType | None) -> TracebackType | None:
-    """Drop the frames that lead to the program, and those inside the simulator that it called."""
-    theirs: list[TracebackType] = []
+    """Drop the frames that lead to the program, and those inside the simulator that it called last."""
+    frames: list[TracebackType] = []
     while tb is not None:
-        name = tb.tb_frame.f_code.co_filename
-        if theirs or not _is_ours(name):
-            theirs.append(tb)
+        if frames or not _is_ours(tb):
+            frames.append(tb)
         tb = tb.tb_next
-    while theirs and _is_ours(theirs[-1].tb_frame.f_code.co_filename):
-        theirs.pop()
-    for frame, after in zip(theirs, [*theirs[1:], None], strict=True):
+    programs = [i for i, frame in enumerate(frames) if not _is_ours(frame) and not _is_library(frame)]
+    if programs:
+        inside = [i for i, frame in enumerate(frames) if i > programs[-1] and _is_ours(frame)]
+        frames = frames[: inside[0]] if inside else frames
+    for frame, after in zip(frames, [*frames[1:], None], strict=False):
         frame.tb_next = after
-    return theirs[0] if theirs else None
+    return frames[0] if frames else None
 
 
-def _is_ours(filename: str) -> bool:
-    return filename.startswith((*_OURS, "<frozen runpy")) or filename == runpy.__file__
+def _is_ours(tb: TracebackType) -> bool:
+    name = tb.tb_frame.f_code.co_filename
+    return name.startswith((*_OURS, "<frozen runpy")) or name == runpy.__file__
+
+
+def _is_library(tb: TracebackType) -> bool:
+    name = tb.tb_frame.f_code.co_filename
+    return name.startswith((os.path.dirname(os.__file__) + "/", "<frozen ")) and "-packages/" not in name
 
 
 def _report(trace: Trace, trace_file: str | None, timeline: bool) -> None:
