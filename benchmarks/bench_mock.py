@@ -1,0 +1,102 @@
+"""What the doubles add to a test session."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+
+from harness import Figure, benchmark, best
+
+
+def _seconds(program: str, repeat: int) -> float:
+    command = [sys.executable, "-c", program]
+    return best(lambda: subprocess.run(command, check=True), repeat)
+
+
+@benchmark("import-mock", ("<=", 1.5))
+def import_mock(quick: bool) -> Figure:
+    """``import hipfile_mock`` against ``import numpy``, each in a fresh interpreter, start-up taken off."""
+    repeat = 5 if quick else 15
+    empty = _seconds("pass", repeat)
+    mock, numpy = _seconds("import hipfile_mock", repeat) - empty, _seconds("import numpy", repeat) - empty
+    return Figure(mock / numpy, detail={"mock ms": f"{mock * 1e3:.1f}", "numpy ms": f"{numpy * 1e3:.1f}"})
+
+
+@benchmark("fake-setup", ("<=", 2.0))
+def fake_setup(quick: bool) -> Figure:
+    """Entering and leaving ``fake()`` without torch."""
+    import hipfile_mock
+
+    rounds = 20 if quick else 100
+
+    def use() -> None:
+        for _ in range(rounds):
+            with hipfile_mock.fake(faces=["hipfile"]):
+                pass
+
+    use()
+    return Figure(best(use, 5) / rounds * 1e3, "ms")
+
+
+@benchmark("test-100-operations", ("<=", 50.0))
+def hundred_operations(quick: bool) -> Figure:
+    """A test that submits and completes 100 reads through the ``hipfile`` package."""
+    import os
+
+    import hipfile_mock
+
+    def once() -> float:
+        start = time.perf_counter()
+        with hipfile_mock.fake(faces=["hipfile"]) as session:
+            import hipfile
+
+            hip = session.machine.hip
+            memory, stream = hip.hipMalloc(4096)[1], hip.hipStreamCreate()[1]
+            with hipfile.Buffer(memory, 4096, 0) as buffer, hipfile.FileHandle(file.name, os.O_RDONLY) as handle:
+                reads = [handle.read_async(buffer, 4096, 0, 0, stream) for _ in range(100)]
+                hip.hipStreamSynchronize(stream)
+                assert all(read.bytes_done == 4096 for read in reads)
+            hip.hipStreamDestroy(stream)
+            hip.hipFree(memory)
+        return time.perf_counter() - start
+
+    with tempfile.NamedTemporaryFile(dir=".") as file:
+        file.write(bytes(4096))
+        file.flush()
+        once()
+        return Figure(min(once() for _ in range(5 if quick else 20)) * 1e3, "ms")
+
+
+@benchmark("plugin-collect", ("<=", 20.0))
+def plugin_collect(quick: bool) -> Figure:
+    """What the pytest plugin adds to ``pytest --collect-only`` of an empty suite."""
+    from importlib.metadata import entry_points
+
+    if not any(point.value.startswith("hipfile_mock.") for point in entry_points(group="pytest11")):
+        raise RuntimeError("the pytest plugin is not installed, so there is nothing to measure")
+    with tempfile.TemporaryDirectory() as folder:
+        base = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "--collect-only",
+            "--rootdir",
+            folder,
+            "-p",
+            "no:cacheprovider",
+            folder,
+        ]
+
+        def collect(*extra: str) -> None:
+            subprocess.run(
+                [*base, *extra], check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder
+            )
+
+        without, with_plugin = float("inf"), float("inf")
+        for _ in range(5 if quick else 15):
+            without = min(without, best(lambda: collect("-p", "no:hipfile_mock"), 1))
+            with_plugin = min(with_plugin, best(collect, 1))
+    return Figure((with_plugin - without) * 1e3, "ms", {"without ms": f"{without * 1e3:.0f}"})
