@@ -260,10 +260,9 @@ def _direction(kind: int, to: Block | None, origin: Block | None) -> HipError:
         return _OK
     to_device = kind in (MemcpyKind.hipMemcpyHostToDevice, MemcpyKind.hipMemcpyDeviceToDevice)
     from_device = kind in (MemcpyKind.hipMemcpyDeviceToHost, MemcpyKind.hipMemcpyDeviceToDevice)
-    if (to_device and to is None) or (from_device and origin is None):
-        return _INVALID
-    if (not to_device and to is not None and to.kind == DEVICE) or (
-        not from_device and origin is not None and origin.kind == DEVICE
-    ):
-        return HipError.hipErrorInvalidMemcpyDirection
+    for declared, block in ((to_device, to), (from_device, origin)):
+        if declared and block is None:
+            return _INVALID
+        if not declared and block is not None and block.kind == DEVICE:
+            return _INVALID
     return _OK
