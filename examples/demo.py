@@ -5,6 +5,7 @@ It is a plain use of the command line; the lines that it runs are printed, so th
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -21,7 +22,7 @@ def hipfile_sim(*arguments: str) -> int:
 
 def main() -> int:
     print("A program that loads a KV cache from disk into GPU memory, layer by layer, on a machine that needs no GPU.")
-    load = "examples/kv_load_layerwise.py"
+    load = os.path.relpath(HERE / "kv_load_layerwise.py")
     code = hipfile_sim("run", "--timeline", "--trace", "demo.trace.json", load, "--layers", "6")
     if code:
         return code

@@ -156,7 +156,6 @@ class Trace(Observer):
         self._slots: dict[int, tuple[str, int]] = {}
         self._bases: list[int] = []
         self._blocks: dict[int, tuple[str, int]] = {}
-        self._allocations = 0
 
     # ------------------------------------------------------------------------------------------------ what it is told
 
@@ -230,10 +229,9 @@ class Trace(Observer):
         self._slot(access.access, self.now, access.what)
 
     def allocated(self, block: Block) -> None:
-        self._allocations += 1
         if block.base not in self._blocks:
             self._bases.insert(bisect_right(self._bases, block.base), block.base)
-        self._blocks[block.base] = (f"{_kind(block)} #{self._allocations}", block.size)
+        self._blocks[block.base] = (f"{_kind(block)} #{block.id}", block.size)
 
     def note(self, note: Note) -> None:
         self.notes.append(NoteEvent(self._next(self.now), note, current_thread(), self.now))
@@ -297,5 +295,4 @@ class Trace(Observer):
 
 
 def _kind(block: Block) -> str:
-    kind = getattr(block.kind, "name", str(block.kind)).lower()
-    return f"{kind} {block.device}" if kind == "device" else kind
+    return f"device {block.device}" if block.kind == "device" else block.kind

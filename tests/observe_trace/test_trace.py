@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from itertools import pairwise
-from types import SimpleNamespace
 
 import pytest
 
 from hipfile_sim.engine import Access, Command, CostModel, StepEngine
+from hipfile_sim.hip.memory import Block
 from hipfile_sim.observe.chrome import DEVICE_PID, HOST_PID, chrome_trace, write_chrome
 from hipfile_sim.observe.observer import Call, HostAccess, Note, Site, Wait, current_thread
 from hipfile_sim.observe.timeline import bars, steps
@@ -71,7 +71,7 @@ class Bench:
 @pytest.fixture
 def bench() -> Bench:
     made = Bench()
-    made.trace.allocated(SimpleNamespace(base=DEVICE, size=4096, kind="device", device=0))
+    made.trace.allocated(Block(1, DEVICE, 4096, "device", 0, 0, None))
     read = [Access("mem", SLOTS[n], 8, False) for n in ("size_p", "file_offset_p", "buffer_offset_p")]
     made.call(
         "hipFileReadAsync",
@@ -128,7 +128,7 @@ def test_places_have_names(bench):
 
 
 def test_addresses_that_are_handed_out_again_get_a_new_name(bench):
-    bench.trace.allocated(SimpleNamespace(base=DEVICE, size=16, kind="device", device=1))
+    bench.trace.allocated(Block(2, DEVICE, 16, "device", 1, 0, None))
     assert bench.trace.place(Access("mem", DEVICE + 8, 8, True)) == "device 1 #2 [8, 16)"
 
 
