@@ -108,7 +108,9 @@ def parse_suppressions(text: str, origin: str = "<text>") -> list[Suppression]:
             entry.function = rest[1]
         elif rest:
             words_left = " ".join(rest)
-            raise ValueError(f"{where}: cannot read {words_left!r}; a line is ID [FILE[:LINE]] [in FUNCTION] [# reason]")
+            raise ValueError(
+                f"{where}: cannot read {words_left!r}; a line is ID [FILE[:LINE]] [in FUNCTION] [# reason]"
+            )
         _check_pattern(entry.pattern, where)
         found.append(entry)
     return found

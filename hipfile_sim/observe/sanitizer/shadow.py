@@ -170,7 +170,7 @@ class Shadow(Generic[I]):
         return found
 
     def touched(self, space: Hashable, start: int, end: int) -> Iterator[tuple[int, int, I, bool]]:
-        """Epoch and info of the latest write and of the reads since, for each part of ``[start, end)``; True for a write."""
+        """Epoch and info of the latest write (True) and of the reads since, for each part of ``[start, end)``."""
         held = self._spaces.get(space)
         if held is not None:
             low, high = held.span(start, end)

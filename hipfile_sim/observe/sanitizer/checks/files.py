@@ -1,0 +1,161 @@
+"""Files: descriptors and registrations that go away in flight, and data that is not where the program thinks."""
+
+from __future__ import annotations
+
+import posix
+
+from hipfile_sim.engine.command import MEM, Space
+from hipfile_sim.observe.observer import Call, HostAccess, Note
+from hipfile_sim.observe.sanitizer.deeds import Deed, Operation
+from hipfile_sim.observe.sanitizer.family import Family
+from hipfile_sim.observe.sanitizer.findings import Place, declare
+from hipfile_sim.observe.sanitizer.state import State
+
+CLOSED = declare(
+    "fd.closed-in-flight",
+    "error",
+    "file descriptor closed while an operation on its handle is in flight",
+    why="hipFile does not duplicate the caller's descriptor; what it does next with the number fails, or works on "
+    "the second descriptor by luck.",
+    fix="Wait for the operations and deregister the handle before closing the descriptor.",
+)
+REUSED = declare(
+    "fd.recycled-in-flight",
+    "error",
+    "file descriptor closed in flight, and its number now means another file",
+    why="hipFile only knows the number: it reads from, or writes over, the other file.",
+    fix="Wait for the operations and deregister the handle before closing the descriptor.",
+)
+DEREGISTER = declare(
+    "deregister.in-flight",
+    "error",
+    "handle or buffer deregistered while an operation on it is in flight",
+    why="AMD's library silently keeps a handle that is in use, and refuses a buffer with 5030; it stays registered "
+    "for the rest of the process, and the descriptor's number with it.",
+    fix="Synchronise the stream before deregistering.",
+)
+UNSYNCED = declare(
+    "data.unsynced-write",
+    "note",
+    "asynchronous write never made durable",
+    why="The asynchronous fallback does not call fdatasync, the synchronous one does. After a power cut the file "
+    "may be empty or torn although bytes_done said otherwise.",
+    fix="Call os.fdatasync on the descriptor after synchronising, or open the file with O_DSYNC.",
+)
+DETAIL = declare(
+    "data.error-detail-lost",
+    "note",
+    "an operation failed with an errno that the program never sees",
+    why="The result slot of an asynchronous operation only says that something failed: a full disk and a broken one "
+    "look the same.",
+    fix="Look at free space and quota before the retry, or repeat the operation with the synchronous call, which "
+    "sets errno.",
+)
+
+
+class Files(Family):
+    """Checks of handles, descriptors and durability."""
+
+    def __init__(self, core: State) -> None:
+        super().__init__(core)
+        self._unsynced: dict[Space, Operation] = {}
+        self.calls = {"hipFileHandleDeregister": self._handle, "hipFileBufDeregister": self._buffer}
+        self.returns = {"hipFileWrite": self._sync_write}
+
+    # -- registrations -----------------------------------------------------------------------------------------------
+
+    def _handle(self, call: Call) -> None:
+        handle = call.args.get("handle", 0)
+        for op in self.core.in_flight():
+            if op.handle == handle:
+                effect = "the library silently ignores the call and the file stays registered"
+                self._deregistered(op, call, f"the handle of {op.file_path or hex(handle)}", effect)
+                return
+
+    def _buffer(self, call: Call) -> None:
+        pointer = call.args.get("pointer", 0)
+        for op in self.core.in_flight():
+            if op.call.args.get("pointer") == pointer and op.registered_buffer:
+                effect = "the library refuses with 5030 and the buffer stays registered"
+                self._deregistered(op, call, f"buffer {pointer:#x}", effect)
+                return
+
+    def _deregistered(self, op: Operation, call: Call, what: str, effect: str) -> None:
+        self.core.report(
+            DEREGISTER,
+            f"{what} is deregistered while {op.name} on {op.lane.name} is in flight; {effect}",
+            (op.place(), Place("deregister", call.name, call.site)),
+            missing=f"the host did not wait for {op.lane.name}",
+            fix=f"synchronise {op.lane.name} before deregistering",
+        )
+
+    # -- descriptors -------------------------------------------------------------------------------------------------
+
+    def note(self, note: Note) -> None:
+        if note.id == "file.descriptor-recycled":
+            self._descriptor(note)
+        elif note.id == "result.hidden-errno":
+            op = self.core.op_of(note.objects.get("operation"))
+            self.core.report(DETAIL, note.message, () if op is None else (op.place(),), fix=DETAIL_FIX)
+
+    def _descriptor(self, note: Note) -> None:
+        file = note.objects["file"]
+        machine = self.core.machine
+        try:
+            machine.hipfile.files.identity(file.client_fd)
+            id = REUSED
+        except OSError:
+            id = CLOSED
+        ops = [op for op in self.core.pending() if op.handle == file.handle]
+        places = (ops[0].place(),) if ops else (Place("use", "synchronous operation", note.site),)
+        name = ops[0].file_path if ops else f"handle {file.handle:#x}"
+        now = "now means another file" if id == REUSED else "is closed"
+        owned = file.client_fd != file.buffered_fd
+        effect = "the operation goes on with its own second descriptor" if owned else "the operation uses that number"
+        self.core.report(
+            id,
+            f"descriptor {file.client_fd} of {name} {now}, but the file is still registered; {effect}",
+            places,
+            fix="wait for the operations and deregister the handle before closing the descriptor",
+        )
+
+    # -- durability --------------------------------------------------------------------------------------------------
+
+    def op_submitted(self, op: Operation) -> None:
+        file = op.object.file
+        space = ("file", file.info.dev, file.info.ino)
+        op.file_space = space
+        if space not in self.core.names.files:
+            try:
+                path = op.object.driver.files.path(file.client_fd)
+            except OSError:
+                path = None
+            self.core.names.files[space] = path or f"descriptor {file.client_fd}"
+        op.file_path = self.core.names.files[space]
+
+    def op_done(self, op: Operation) -> None:
+        if not op.write or op.object.value <= 0 or op.object.file.flags & (posix.O_SYNC | posix.O_DSYNC):
+            return
+        if op.object.driver.profile.async_generation != "g3":  # that one syncs
+            self._unsynced[op.file_space] = op
+
+    def host_access(self, access: HostAccess, deed: Deed) -> None:
+        if access.access.space != MEM and access.what in ("fsync", "fdatasync"):
+            self._unsynced.pop(access.access.space, None)
+
+    def _sync_write(self, call: Call) -> None:
+        space = self.core.file_space(call.args.get("handle", 0))
+        if space is not None and getattr(call.result, "count", -1) > 0:
+            self._unsynced.pop(space, None)
+
+    def finish(self) -> None:
+        for op in self._unsynced.values():
+            self.core.report(
+                UNSYNCED,
+                f"{op.file_path} was written by {op.name} and never synced to disk",
+                (op.place(),),
+                fix="call os.fdatasync on the descriptor after synchronising the stream",
+            )
+
+
+DETAIL_FIX = "look at free space before the retry, or repeat the operation with the synchronous call, which sets errno"

@@ -1,0 +1,260 @@
+"""From what an observer is told to happens-before, shadow memory and operations; the checks are called on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from hipfile_sim.engine.command import MEM, Access, Command, Lane
+from hipfile_sim.observe.observer import Call, HostAccess, Note, Release, Wait
+from hipfile_sim.observe.sanitizer.deeds import Deed, LaneState, Operation
+from hipfile_sim.observe.sanitizer.hb import Edge
+from hipfile_sim.observe.sanitizer.state import State
+
+if TYPE_CHECKING:
+    from hipfile_sim.hip.memory import Block
+
+SYNC_EDGES = {
+    "hipStreamSynchronize": Edge.STREAM_SYNC,
+    "hipEventSynchronize": Edge.EVENT_SYNC,
+    "hipDeviceSynchronize": Edge.DEVICE_SYNC,
+    "hipDeviceReset": Edge.DEVICE_SYNC,
+    "hipFree": Edge.FREE_SYNC,
+    "hipHostFree": Edge.FREE_SYNC,
+    "hipHostUnregister": Edge.FREE_SYNC,
+    "hipStreamQuery": Edge.QUERY,
+    "hipEventQuery": Edge.QUERY,
+    "hipEventElapsedTime": Edge.QUERY,
+}
+"""Calls through which the host learns that commands are complete. All others wait for their own work."""
+
+UNKNOWN_LIMIT = 65_536
+"""Operations of one stream that are remembered until the host knows that they are complete."""
+
+
+class Core(State):
+    """The observer. It keeps the books; what to say about them is for the families."""
+
+    # -- what the machine says ---------------------------------------------------------------------------------------
+
+    def attached(self, machine: Any) -> None:
+        self.machine = machine
+
+    def lane_added(self, lane: Lane) -> None:
+        self.lane_state(lane)
+
+    def call(self, call: Call) -> None:
+        self.now = call.time
+        stack = self._calls.get(call.thread)
+        if stack is None:
+            stack = self._calls[call.thread] = []
+        stack.append(call)
+        if len(stack) == 1:
+            for hook in self._on_call.get(call.name, ()):
+                hook(call)
+
+    def returned(self, call: Call) -> None:
+        stack = self._calls.get(call.thread)
+        while stack and stack.pop() is not call:
+            pass
+        if call.api == "hipfile" and self._ops:
+            for op in [op for op in self._ops.values() if op.open and op.call is call]:
+                op.open = False
+                if op.lane.completed >= op.last:
+                    self._op_done(op)
+        if not stack:
+            for hook in self._on_return.get(call.name, ()):
+                hook(call)
+            for hook in self._on_return.get("*", ()):
+                hook(call)
+
+    def submitted(self, command: Command) -> None:
+        state = self._lanes.get(command.lane.index) or self.lane_state(command.lane)
+        actor = self.actor()
+        self.hb.enqueue(actor, state.id, command.ticket)
+        object = getattr(command, "op", None)
+        op = None
+        if object is not None:
+            op = self._ops.get(id(object))
+            if op is not None:
+                op.last = command.ticket
+            else:
+                op = self._new_op(object, command, state, actor)
+        elif (call := self.current_call()) is not None and call.api == "hipfile":
+            self._inner.add((command.lane.index, command.ticket))
+        elif command.kind == "wait_value":
+            address = command.accesses()[0].start
+            self._value_waits[address] = self._value_waits.get(address, 0) + 1
+        for hook in self._on_command:
+            hook(command, op)
+
+    def _new_op(self, object: Any, command: Command, state: LaneState, actor: int) -> Operation | None:
+        call = self.current_call()
+        if call is None:
+            return None
+        self.operations += 1
+        op = Operation(call, object, command.lane, state.id, command.ticket, self.hb.release(actor))
+        self._ops[id(object)] = op
+        state.unknown.append(op)
+        if len(state.unknown) > UNKNOWN_LIMIT:
+            self.slots.remove(state.unknown.popleft())
+        for hook in self._hooks["op_submitted"]:
+            hook(op)
+        self.slots.add(op)
+        return op
+
+    def started(self, command: Command) -> None:
+        state = self._lanes[command.lane.index]
+        deps = command.deps
+        if not deps:
+            self.hb.start(state.id, command.ticket)
+        else:
+            first = Edge.EVENT_WAIT if command.kind == "wait" else Edge.NULL_STREAM
+            after = [(self.lane_state(lane).id, ticket, Edge.NULL_STREAM) for lane, ticket in deps]
+            after[0] = (after[0][0], after[0][1], first)
+            self.hb.start(state.id, command.ticket, after)
+        if command.external:
+            self._functions[command.lane.index] = self.hb.begin_function(state.id)
+
+    def finished(self, command: Command) -> None:
+        self.now = command.finish_time
+        lane = command.lane
+        state = self._lanes[lane.index]
+        kind = command.kind
+        if command.external:
+            self._functions.pop(lane.index, None)
+            self.hb.end_function(state.id)
+        elif kind == "wait_value" or kind == "write_value":
+            self._value(command, state)
+        else:
+            accesses = command.accesses()
+            object = getattr(command, "op", None)
+            op = self._ops.get(id(object)) if object is not None else None
+            if accesses:
+                self._touch(state, command, accesses, op)
+            if op is not None:
+                for hook in self._on_op_command:
+                    hook(op, command, accesses)
+                if op.last == command.ticket and not op.open:
+                    self._op_done(op)
+        self.hb.finish(state.id)
+
+    def _op_done(self, op: Operation) -> None:
+        if not op.done:
+            op.done = True
+            self._ops.pop(id(op.object), None)
+            for hook in self._hooks["op_done"]:
+                hook(op)
+            op.object = None
+
+    def _touch(self, state: LaneState, command: Command, accesses: Sequence[Access], op: Operation | None) -> None:
+        deed = Deed(command.lane, command.ticket, command.kind, command.label, command.site, op)
+        hb = self.hb
+        number = state.id
+        known = hb.clocks(number)
+        me = number if hb.stream_order else -1
+        ticket = command.ticket
+        bounce = op.object.bounce.pointer if op is not None and op.object.bounce is not None else 0
+        if self._inner and (key := (command.lane.index, ticket)) in self._inner:
+            self._inner.discard(key)  # a copy inside the library: its own host memory is nobody's business
+            accesses = [access for access in accesses if self.names.find(access.start) is not None]
+        for space, start, length, write in accesses:
+            if start == bounce and bounce:
+                continue
+            found = self.shadow.access(
+                space, start, start + length, write, actor=number, clock=ticket, known=known, me=me, info=deed
+            )
+            if found:
+                self._clash(found, deed, write, space)
+        for hook in self._on_touched:
+            hook(deed, accesses)
+        self._tick()
+
+    def _value(self, command: Command, state: LaneState) -> None:
+        access = command.accesses()[0]
+        address = access.start
+        if access.write:
+            self._values[address] = self.hb.at(state.id, command.ticket)
+            for hook in self._on_touched:
+                hook(Deed(command.lane, command.ticket, command.kind, None, command.site, None), (access,))
+            return
+        snapshot = self._values.get(address)
+        if snapshot is not None:
+            self.hb.acquire(state.id, snapshot, Edge.VALUE)
+        left = self._value_waits.get(address, 0) - 1
+        if left > 0:
+            self._value_waits[address] = left
+        else:
+            self._value_waits.pop(address, None)
+
+    def waited(self, wait: Wait) -> None:
+        name = wait.what.split("(", 1)[0].split(" ", 1)[0]
+        if name == "drain":  # the machine, not the program
+            return
+        edge = SYNC_EDGES.get(name, Edge.COPY_SYNC)
+        host = self.actor()
+        hb = self.hb
+        for lane, ticket in wait.targets:
+            state = self._lanes.get(lane.index)
+            if state is None or not ticket:
+                continue
+            hb.sync(host, state.id, ticket, edge)
+            unknown = state.unknown
+            while (
+                unknown and unknown[0].last <= ticket and unknown[0].done and hb.knows(host, state.id, unknown[0].last)
+            ):
+                self.slots.remove(unknown.popleft())
+
+    def host_access(self, access: HostAccess) -> None:
+        space, start, length, write = access.access
+        actor = self.actor()
+        hb = self.hb
+        if space == MEM and (self._values or self._value_waits):
+            if write and any(start <= address < start + length for address in self._value_waits):
+                self._values[start] = hb.release(actor)
+                return
+            snapshot = None if write else self._values.get(start)
+            if snapshot is not None:
+                hb.acquire(actor, snapshot, Edge.VALUE)
+                return
+        function = self.running_function()
+        if function is None:
+            deed = Deed(None, 0, "host", access.what, access.site, None)
+        else:
+            deed = Deed(function.lane, function.ticket, "host", access.what, access.site or function.site, None)
+        for hook in self._on_host_access:
+            hook(access, deed)
+        found = self.shadow.access(
+            space, start, start + length, write,
+            actor=actor, clock=hb.stamp(actor), known=hb.clocks(actor), me=actor, info=deed,
+        )  # fmt: skip
+        if found:
+            self._clash(found, deed, write, space)
+        for hook in self._on_touched:
+            hook(deed, (access.access,))
+        self._tick()
+
+    def allocated(self, block: Block) -> None:
+        call = self.current_call()
+        internal = call is None or call.api == "hipfile"
+        self.names.add(block, internal)
+        self.shadow.forget(MEM, block.base, block.base + block.size)
+        for hook in self._hooks["allocated"]:
+            hook(block, internal)
+
+    def freed(self, block: Block) -> None:
+        internal = block.base in self.names.internal
+        for hook in self._hooks["freed"]:
+            hook(block, internal)
+        self.names.remove(block)
+        self.shadow.forget(MEM, block.base, block.base + block.size)
+
+    def released(self, release: Release) -> None:
+        for hook in self._hooks["released"]:
+            hook(release)
+        if release.kind != "freed" or release.lane is None:
+            self.shadow.forget(MEM, release.start, release.start + release.length)
+
+    def note(self, note: Note) -> None:
+        for hook in self._hooks["note"]:
+            hook(note)
