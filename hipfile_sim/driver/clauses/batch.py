@@ -189,7 +189,7 @@ ROWS: tuple[Row, ...] = (
         "batch.status.waits",
         "must",
         "test",
-        "The call waits for the minimum, until nothing is outstanding, or for the timeout; null waits for ever, 0 polls.",
+        "The call waits for the minimum, for nothing being outstanding, or for the timeout; null is for ever, 0 polls.",
         (("0.2", _OLD), ("0.5", "minimum, nothing left, or deadline")),
         None,
         _STATUS,

@@ -69,6 +69,15 @@ ROWS: tuple[Row, ...] = (
         _FLAGS,
     ),
     (
+        "bind.none-when-all-fixed",
+        "must",
+        "test",
+        "With all three slots fixed there is nothing to bind, and no bind command.",
+        "no bind command",
+        None,
+        _FLAGS,
+    ),
+    (
         "bind.rewrites-fixed",
         "must",
         "code",
@@ -122,6 +131,15 @@ ROWS: tuple[Row, ...] = (
         "Late values outside the buffer.",
         "bytes_done -5022",
         None,
+        _ASYNC,
+    ),
+    (
+        "bind.range.late",
+        "must",
+        "observed",
+        "Values that are out of range when the operation runs, where submit does not check.",
+        "submit checks",
+        "size or high buffer offset -5016, file offset -1 or -5022, negative buffer offset -5030",
         _ASYNC,
     ),
     (

@@ -111,15 +111,6 @@ ROWS: tuple[Row, ...] = (
         "hipFileRead hipFileWrite",
     ),
     (
-        "error.sync.hip-raw",
-        "must",
-        "code",
-        "A HIP failure in synchronous I/O is the negated HIP code itself, -1 included, with errno as it was.",
-        "-hipError",
-        None,
-        "hipFileRead hipFileWrite",
-    ),
-    (
         "error.sync.errno-success",
         "must",
         "inferred",

@@ -257,7 +257,7 @@ ROWS: tuple[Row, ...] = (
         "file.access.tmpfile",
         "may",
         "inferred",
-        "A file made with O_TMPFILE cannot be registered: the flag carries over, and the second open wants a directory.",
+        "A file made with O_TMPFILE cannot be registered: the flag carries over to an open that wants a directory.",
         "InternalError",
         None,
         _REG,

@@ -44,6 +44,15 @@ ROWS: tuple[Row, ...] = (
         _SETP,
     ),
     (
+        "param.not-implemented",
+        "must",
+        "test",
+        "All properties and parameters are unimplemented, in every driver state.",
+        _NO,
+        "implemented",
+        f"hipFileDriverGetProperties {_SET} {_GETP} {_SETP}",
+    ),
+    (
         "param.arguments-ignored",
         "must",
         "test",

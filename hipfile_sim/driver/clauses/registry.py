@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from importlib import import_module
 from types import MappingProxyType
 from typing import Final, Literal, cast
@@ -36,6 +35,7 @@ __all__ = [
     "expand",
     "for_function",
     "get",
+    "group",
 ]
 
 Level = Literal["must", "may", "unspecified"]
@@ -221,6 +221,8 @@ def get(clause_id: str) -> Clause:
     area = clause_id.partition(".")[0]
     clause = _area(area).get(clause_id) if area in AREAS else None
     if clause is None:
+        from difflib import get_close_matches  # costs more than the registry itself
+
         close = get_close_matches(clause_id, [c.id for c in all_clauses()], n=3)
         raise KeyError(f"no clause {clause_id!r}" + (f"; close: {', '.join(close)}" if close else ""))
     return clause
@@ -229,6 +231,15 @@ def get(clause_id: str) -> Clause:
 def all_clauses() -> tuple[Clause, ...]:
     """Every clause, by area and then as written."""
     return tuple(clause for area in AREAS for clause in _area(area).values())
+
+
+def group(prefix: str) -> tuple[Clause, ...]:
+    """The clause `prefix` if there is one, and all below it (``group("file.register")``); empty if none."""
+    area = prefix.partition(".")[0]
+    if area not in AREAS:
+        return ()
+    below = f"{prefix}."
+    return tuple(clause for id, clause in _area(area).items() if id == prefix or id.startswith(below))
 
 
 def for_function(name: str) -> tuple[Clause, ...]:

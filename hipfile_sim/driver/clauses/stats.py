@@ -31,10 +31,25 @@ ROWS: tuple[Row, ...] = (
     _api("l1.registrations", "Level 1 counts registrations of files and buffers, not deregistrations.", "counted"),
     _api("l1.latency", "An average latency is the summed time by the successful calls.", "sum / ok"),
     _api("l1.bandwidth", "A bandwidth is bytes by summed time of the calls, not by elapsed time.", "bytes * 1e6 / us"),
-    _api("l2.histogram", "The size histograms of level 2 stay empty.", "0", "hipFileGetStatsL2"),
-    _api("l3.device-index", "Level 3 is indexed by device number; devices in between stay 0.", "by device id", _ALL),
-    _api("l3.attribution", "Work counts for the device that is current in the calling thread.", "current device", _ALL),
-    _api("async", "Asynchronous operations are not counted.", "not counted", f"{_L1} hipFileReadAsync"),
+    _api(
+        "l1.filled", "Level 1 fills calls, bytes, latencies, bandwidths and registrations; all else stays 0.", "partly"
+    ),
+    _api("l2.histograms-zero", "The size histograms of level 2 stay empty.", "0", "hipFileGetStatsL2"),
+    _api("l3.by-device", "Level 3 is indexed by device number; devices in between stay 0.", "by device id", _ALL),
+    _api("l3.active", "A device counts as active even if it has seen errors alone.", "active", "hipFileGetStatsL3"),
+    _api(
+        "l3.uuid",
+        "The identity of a device is 16 bytes, zero if HIP does not tell it.",
+        "16 bytes",
+        "hipFileGetStatsL3",
+    ),
+    _api("max-gpus", "How many devices the structures hold.", "unspecified", "hipFileGetStatsL3", "unspecified"),
+    _api("unaligned", "Unaligned operations are counted for the fallback alone.", "fallback", "hipFileGetStatsL3"),
+    _api("rejections", "A refusal of the fastpath is counted, for asynchronous operations too.", "counted"),
+    _api(
+        "gpu-attribution", "Work counts for the device that is current in the calling thread.", "current device", _ALL
+    ),
+    _api("async-not-counted", "Asynchronous operations are not counted.", "not counted", f"{_L1} hipFileReadAsync"),
     _api("layout", "The exact layout of the structures.", "unspecified", _ALL, "unspecified"),
     (
         "stats.counted",

@@ -57,15 +57,6 @@ ROWS: tuple[Row, ...] = (
         _REG,
     ),
     (
-        "stream.flags.page-aligned",
-        "must",
-        "observed",
-        "What the flag for page-aligned inputs does when they are not.",
-        "stored, never used",
-        "InvalidValue at submit, bytes_done -22",
-        f"{_REG} {_ASYNC}",
-    ),
-    (
         "stream.null",
         "must",
         "test",
