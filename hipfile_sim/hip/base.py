@@ -199,6 +199,14 @@ class RuntimeBase(Ending):
         self.engine.wait(targets, what)
         self.learnt(targets, what)
 
+    def null_order(self, device: int) -> tuple[Marker, ...]:
+        """What a copy on the null stream of `device` would wait for now."""
+        lanes = [other.lane for other in self._blocking[device].values()]
+        null = self._null[device]
+        if null is not None:
+            lanes.append(null.lane)
+        return tuple(lane.tail for lane in lanes if not lane.idle)
+
     def device_lanes(self, device: int | None = None) -> list[Marker]:
         """Markers of everything in flight on `device`, or on all."""
         return [lane.tail for lane in self.engine.lanes.values() if device is None or lane.group == device]

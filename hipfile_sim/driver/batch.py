@@ -1,0 +1,459 @@
+"""Batches: many operations in one call. Up to 0.4 they are accepted and never run; from 0.5 on a pool runs them.
+
+Source of the rules: code of the releases and their tests.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from hipfile_sim.driver import sync
+from hipfile_sim.driver.buffers import U64, Buffer, Refused, in_range, inspect
+from hipfile_sim.driver.codes import (
+    MAX_BATCH,
+    SUCCESS,
+    BatchMode,
+    BatchOpcode,
+    BatchStatus,
+    HipFileStatus,
+    IOResult,
+    OpError,
+    status,
+)
+from hipfile_sim.engine.command import MEM, Access, Command, Lane, Marker
+from hipfile_sim.engine.errors import DeadlockError
+from hipfile_sim.hip.codes import HipError
+
+if TYPE_CHECKING:
+    from hipfile_sim.driver.driver import Driver
+    from hipfile_sim.driver.files import RegisteredFile
+    from hipfile_sim.engine.clock import CostModel
+
+INVALID = status(OpError.hipFileInvalidValue)
+INTERNAL = status(OpError.hipFileInternalError)
+FULL = status(OpError.hipFileBatchFull)
+NOT_INITIALIZED = status(OpError.hipFileDriverNotInitialized)
+WORKERS = 4
+"""Threads of the pool; the real number is not known. [batch.pool.size]"""
+
+NS = 1_000_000_000
+
+
+class BatchOp(NamedTuple):
+    """``hipFileIOParams_t``: one operation of a batch. Sizes and offsets in bytes; `buffer` is a device address."""
+
+    mode: int = BatchMode.hipFileBatch
+    opcode: int = BatchOpcode.hipFileBatchRead
+    handle: int = 0
+    buffer: int = 0
+    file_offset: int = 0
+    buffer_offset: int = 0
+    size: int = 0
+    cookie: int = 0
+
+
+class BatchEvent(NamedTuple):
+    """``hipFileIOEvents_t``: how an operation ended. `ret` is bytes or a negative code."""
+
+    cookie: int
+    status: BatchStatus
+    ret: int
+
+
+class Task(Command):
+    """An accepted operation, as the pool runs it: the synchronous path from end to end. [batch.run.sync-path]
+
+    Attributes
+    ----------
+    state : BatchStatus
+        Pending until the pool takes it; running is reported as pending, too. [batch.event.states]
+    """
+
+    __slots__ = ("batch", "buffer", "count", "driver", "file", "marker", "op", "running", "state")
+    kind: ClassVar[str] = "batch_io"
+
+    def __init__(self, driver: Driver, batch: Batch, op: BatchOp, file: RegisteredFile, buffer: Buffer) -> None:
+        super().__init__()
+        self.driver = driver
+        self.batch = batch
+        self.op = op
+        self.file = file
+        self.buffer = buffer
+        self.state = BatchStatus.hipFilePending
+        self.running = False
+        self.count = -1
+        self.marker: Marker | None = None
+
+    @property
+    def writes(self) -> bool:
+        """Whether bytes go to the file."""
+        return self.op.opcode == BatchOpcode.hipFileBatchWrite
+
+    def accesses(self) -> Sequence[Access]:
+        count = self.op.size if self.state == BatchStatus.hipFilePending else self.count
+        if count <= 0:
+            return ()
+        op = self.op
+        return (
+            Access(self.driver.file_space(self.file), op.file_offset, count, self.writes),
+            Access(MEM, self.buffer.base + op.buffer_offset, count, not self.writes),
+        )
+
+    def cost(self, model: CostModel) -> int:
+        return model.file(self.op.size) + model.copy(self.op.size)
+
+    def run(self) -> None:
+        with self.driver.engine.lock:
+            if self.state != BatchStatus.hipFilePending:  # cancelled before it began
+                return
+            self.running = True
+        op = self.op
+        result = sync.run(
+            self.driver,
+            self.writes,
+            self.file,
+            self.buffer,
+            op.size,
+            op.file_offset,
+            op.buffer_offset,
+            0,  # a pool thread never changes its current device
+            self._move,
+        )
+        self.count = max(0, result.count)
+        code = _event_code(result)
+        self.finish(BatchStatus.hipFileComplete if code >= 0 else BatchStatus.hipFileFailed, code)
+
+    def finish(self, state: BatchStatus, ret: int) -> None:
+        """Reach a terminal state: references go, the event can be collected."""
+        with self.driver.engine.lock:
+            self.state = state
+            self.running = False
+            self.drop()
+            self.batch.outstanding.pop(self, None)
+            self.batch.completed.append((BatchEvent(self.op.cookie, state, ret), self.marker))
+            self.driver.engine.changed.notify_all()
+
+    def drop(self) -> None:
+        """Give back file and buffer."""
+        self.buffer.users.discard(self)
+        self.file.release()
+
+    def _move(self, destination: int, source: int, length: int) -> HipError:
+        interpose = self.driver.runtime.interpose
+        if interpose is not None:
+            code = interpose("hipMemcpy", (destination, source, length))
+            if code:
+                return HipError(code)
+        moved = self.driver.memory.copy(destination, source, length)
+        return HipError.hipSuccess if moved else HipError.hipErrorInvalidValue
+
+
+def _event_code(result: IOResult) -> int:
+    """Result of the synchronous path as ``ret`` of an event. [batch.event.result]
+
+    >>> (
+    ...     _event_code(IOResult(-1, 27)),
+    ...     _event_code(IOResult(-5030)),
+    ...     _event_code(IOResult(-700)),
+    ...     _event_code(IOResult(5)),
+    ... )
+    (-27, -5030, -5011, 5)
+    """
+    count = result.count
+    if count >= 0 or count < -5000:
+        return count
+    if count == -1 and result.errno:
+        return -result.errno
+    return -OpError.hipFileHipDriverError.value
+
+
+class Batch:
+    """One context.
+
+    Attributes
+    ----------
+    capacity : int
+        Operations that fit, those complete but not collected included.
+    outstanding : dict of Task
+        Submitted and not finished, oldest first.
+    completed : deque
+        Events that wait to be collected, in order of completion. [batch.status.collects]
+    stored : list of BatchOp
+        Where nothing ever runs.
+    """
+
+    __slots__ = ("capacity", "completed", "outstanding", "stored")
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.outstanding: dict[Task, None] = {}
+        self.completed: deque[tuple[BatchEvent, Marker | None]] = deque()
+        self.stored: list[BatchOp] = []
+
+    @property
+    def room(self) -> int:
+        """Operations that can still be submitted. [batch.submit.full]"""
+        return self.capacity - len(self.outstanding) - len(self.completed) - len(self.stored)
+
+
+def checked(op: BatchOp, buffer: Buffer) -> bool:
+    """The checks on one operation, in order. [batch.submit.validate]"""
+    return (
+        op.buffer == buffer.base
+        and in_range(buffer.length, op.size & U64, max(op.file_offset, 0), op.buffer_offset)
+        and op.file_offset >= 0
+        and op.opcode in (BatchOpcode.hipFileBatchRead, BatchOpcode.hipFileBatchWrite)
+        and op.mode == BatchMode.hipFileBatch
+    )
+
+
+class StoredBatches:
+    """0.2 to 0.4: what is accepted is stored and never runs. [batch.generation]
+
+    Parameters
+    ----------
+    driver : Driver
+    """
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+        self.contexts: dict[int, Batch] = {}
+
+    def set_up(self, capacity: int) -> tuple[HipFileStatus, int]:
+        """A new context and its handle. [batch.setup.capacity] [batch.setup.closed]"""
+        if not 1 <= capacity <= MAX_BATCH:
+            return INVALID, 0
+        handle = self.driver.runtime.new_handle("batch")
+        self.contexts[handle] = Batch(capacity)
+        return SUCCESS, handle
+
+    def submit(self, handle: int, ops: Sequence[BatchOp] | None) -> HipFileStatus:
+        """Room first, then each operation; any failed lookup ends as 5030. [batch.submit.closed]"""
+        batch = self.contexts.get(handle)
+        if batch is None or ops is None or len(ops) > batch.room:
+            return INVALID
+        for op in ops:
+            try:
+                task = self.lookup(batch, op)
+            except Refused:
+                return INTERNAL
+            task.drop()
+            if not checked(op, task.buffer):
+                return INVALID
+        batch.stored.extend(ops)
+        return SUCCESS
+
+    def lookup(self, batch: Batch, op: BatchOp) -> Task:
+        """Driver, file, buffer; both are held by the task.
+
+        Raises
+        ------
+        Refused
+            5001, 5027, or what the lookup of the buffer raises.
+        """
+        state = self.driver.state
+        with state.lock:
+            if state.use_count == 0:
+                raise Refused(OpError.hipFileDriverNotInitialized)
+            file = state.files.hold(op.handle & U64)
+            if file is None:
+                raise Refused(OpError.hipFileHandleNotRegistered)
+            buffer = state.buffers.entries.get(op.buffer & U64)
+            if buffer is not None:
+                task = Task(self.driver, batch, op, file, buffer)
+                buffer.users.add(task)
+                return task
+        try:
+            return Task(self.driver, batch, op, file, self.inspect(op))
+        except Refused:
+            file.release()
+            raise
+
+    def inspect(self, op: BatchOp) -> Buffer:
+        """The temporary buffer of an operation on memory that is not registered."""
+        return inspect(self.driver.runtime, op.buffer & U64, None)
+
+    def get_status(
+        self, handle: int, min_nr: int, max_nr: int, timeout: tuple[int, int] | None
+    ) -> tuple[HipFileStatus, list[BatchEvent]]:
+        """Not implemented."""
+        return INTERNAL, []
+
+    def cancel(self, handle: int) -> HipFileStatus:
+        """Not implemented."""
+        return INTERNAL
+
+    def destroy(self, handle: int) -> None:
+        """Nothing: the context stays valid, and leaks. [batch.destroy]"""
+
+    def driver_closed(self) -> None:
+        """The use count has reached 0. Contexts stay valid. [life.close.batches]"""
+
+
+class PoolBatches(StoredBatches):
+    """0.5: accepted operations run on a pool of workers, each a lane of the engine. [batch.generation]"""
+
+    def __init__(self, driver: Driver) -> None:
+        super().__init__(driver)
+        self._lanes: list[Lane] = []
+
+    def submit(self, handle: int, ops: Sequence[BatchOp] | None) -> HipFileStatus:
+        """All or nothing: arguments, handle, each operation, then the room. [batch.submit.validate-first]"""
+        if not ops:  # [batch.submit.null]
+            return INVALID
+        batch = self.contexts.get(handle)
+        if batch is None:  # [batch.submit.handle]
+            return INVALID
+        tasks: list[Task] = []
+        try:
+            refused = self._build(batch, ops, tasks)
+            if refused is SUCCESS:
+                with self.driver.engine.lock:
+                    if self.contexts.get(handle) is not batch:  # destroyed meanwhile
+                        refused = INVALID
+                    elif len(tasks) > batch.room:  # [batch.submit.full]
+                        refused = FULL
+                    else:
+                        self._start(batch, tasks)
+                        tasks = []
+        finally:
+            for task in tasks:
+                task.drop()
+        return refused
+
+    def _build(self, batch: Batch, ops: Sequence[BatchOp], tasks: list[Task]) -> HipFileStatus:
+        for op in ops:
+            try:
+                task = self.lookup(batch, op)
+            except Refused as refused:
+                return refused.status
+            tasks.append(task)
+            if not checked(op, task.buffer):
+                return INVALID
+        return SUCCESS
+
+    def _start(self, batch: Batch, tasks: Sequence[Task]) -> None:
+        engine = self.driver.engine
+        runtime = self.driver.runtime
+        if not self._lanes:
+            self._lanes = [engine.add_lane(f"batch worker {n}", -1) for n in range(WORKERS)]
+        for task in tasks:
+            task.buffer.users.add(task)
+            batch.outstanding[task] = None
+            lane = min(self._lanes, key=lambda lane: (lane.submitted - lane.completed, lane.index))
+            # the copies are plain ones, so they wait for the null stream's order [sync.fallback.memcpy-order]
+            task.marker = (lane, lane.submitted + 1)
+            engine.submit(lane, task, runtime.null_order(task.buffer.device))
+
+    def get_status(
+        self, handle: int, min_nr: int, max_nr: int, timeout: tuple[int, int] | None
+    ) -> tuple[HipFileStatus, list[BatchEvent]]:
+        """Wait, then collect. [batch.status.order] [batch.status.waits]"""
+        if max_nr <= 0 or min_nr > max_nr:
+            return INVALID, []
+        batch = self.contexts.get(handle)
+        if batch is None:
+            return INVALID, []
+        if timeout is not None and not (timeout[0] >= 0 and 0 <= timeout[1] < NS):
+            return INVALID, []
+        if min_nr > batch.capacity:
+            return INVALID, []
+        limit = None if timeout is None else timeout[0] * NS + timeout[1]
+        self._wait(batch, min_nr, limit)
+        with self.driver.engine.lock:
+            taken = [batch.completed.popleft() for _ in range(min(max_nr, len(batch.completed)))]
+        markers = [marker for _, marker in taken if marker is not None and marker[0].completed >= marker[1]]
+        if markers:
+            self.driver.runtime.learnt(markers, "hipFileBatchIOGetStatus")
+        return SUCCESS, [event for event, _ in taken]
+
+    def _wait(self, batch: Batch, least: int, limit: int | None) -> None:
+        """Until `least` events are there, nothing is outstanding, or `limit` ns have passed (None: for ever)."""
+        engine = self.driver.engine
+        engine.host_point("hipFileBatchIOGetStatus")
+        if limit == 0:
+            return
+        if engine.threaded and limit is not None:
+            seconds = min(limit / NS, 1e6)
+            with engine.changed:
+                engine.changed.wait_for(lambda: len(batch.completed) >= least or not batch.outstanding, seconds)
+            return
+        deadline = None if limit is None else engine.clock.now + limit
+        while len(batch.completed) < least:
+            task = next(iter(batch.outstanding), None)
+            if task is None or task.marker is None or (deadline is not None and engine.clock.now >= deadline):
+                return
+            try:
+                engine.wait([task.marker], "hipFileBatchIOGetStatus")
+            except DeadlockError:
+                if deadline is None:
+                    raise
+                engine.clock.reach(deadline)
+
+    def cancel(self, handle: int) -> HipFileStatus:
+        """Operations that have not begun are cancelled and can be collected at once. [batch.cancel]"""
+        batch = self.contexts.get(handle)
+        if batch is None:  # [batch.cancel.handle]
+            return INVALID
+        self._cancel(batch)
+        return SUCCESS
+
+    def _cancel(self, batch: Batch) -> None:
+        with self.driver.engine.lock:
+            for task in [task for task in batch.outstanding if not task.running]:
+                task.count = 0
+                task.finish(BatchStatus.hipFileCanceled, 0)
+
+    def destroy(self, handle: int) -> None:
+        """Remove the handle, cancel what has not begun, wait for what runs. [batch.destroy]"""
+        batch = self.contexts.pop(handle, None)
+        if batch is None:
+            return
+        self._cancel(batch)
+        markers = [task.marker for task in list(batch.outstanding) if task.marker is not None]
+        if markers:
+            self.driver.runtime.wait(markers, "hipFileBatchIODestroy")
+
+    def driver_closed(self) -> None:
+        """Contexts are cancelled and cleared. [life.close.batches]"""
+        for handle in list(self.contexts):
+            self.destroy(handle)
+
+
+class CufileBatches(PoolBatches):
+    """cuFile: bad arguments are 5030, and host memory may be part of a batch."""
+
+    def set_up(self, capacity: int) -> tuple[HipFileStatus, int]:
+        """Needs an open driver. [batch.setup.capacity] [batch.setup.closed]"""
+        if self.driver.state.use_count == 0 or not 1 <= capacity <= MAX_BATCH:
+            return INTERNAL, 0
+        return super().set_up(capacity)
+
+    def submit(self, handle: int, ops: Sequence[BatchOp] | None) -> HipFileStatus:
+        """Any refusal is 5030. [batch.submit.handle]"""
+        return SUCCESS if super().submit(handle, ops) is SUCCESS else INTERNAL
+
+    def inspect(self, op: BatchOp) -> Buffer:
+        """Host memory is taken as it is. [batch.submit.memory]"""
+        try:
+            return super().inspect(op)
+        except Refused as refused:
+            if refused.status.err != OpError.hipFileHipMemoryTypeInvalid:
+                raise
+            return Buffer(op.buffer & U64, (op.buffer_offset + op.size) & U64, 0)
+
+    def cancel(self, handle: int) -> HipFileStatus:
+        """Always succeeds; cancelled operations yield no events. [batch.cancel]"""
+        batch = self.contexts.get(handle)
+        if batch is not None:
+            before = len(batch.completed)
+            self._cancel(batch)
+            while len(batch.completed) > before:
+                batch.completed.pop()
+        return SUCCESS
+
+
+GENERATIONS: dict[str, type[StoredBatches]] = {"stored": StoredBatches, "pool": PoolBatches, "cufile": CufileBatches}
+"""By `Profile.batch`."""
