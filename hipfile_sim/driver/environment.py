@@ -69,7 +69,11 @@ def _read(profile: Profile, name: str, env: Mapping[str, str]) -> Resolved:
         return Resolved(name, raw, None, f"not read by profile {profile.name}")
     if raw is None:
         return Resolved(name, None, variable.default, "not set; the default")
-    return Resolved(name, raw, *_parse(profile, variable, os.fsencode(raw)))
+    try:
+        text = os.fsencode(raw)
+    except UnicodeEncodeError:  # only from a mapping; a real environment holds bytes
+        text = raw.encode("utf-8", "surrogatepass")
+    return Resolved(name, raw, *_parse(profile, variable, text))
 
 
 def _parse(profile: Profile, variable: Variable, text: bytes) -> tuple[bool | int, str]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import os
+import threading
+import time
 
 import pytest
 
@@ -47,6 +49,7 @@ def value(profile: str, name: str, raw: str | None) -> bool | int | None:
         ("true\n", None),
         ("truе", None),  # a Cyrillic letter
         ("\udcff", None),  # not UTF-8
+        ("\ud800", None),  # no bytes at all
         ("junk", None),
     ],
 )
@@ -74,6 +77,8 @@ def test_booleans(profile: str, name: str, raw: str | None, expected: bool | Non
         (str(SIZE_MAX + 1), None),
         ("9" * 24, None),
         ("-" + "9" * 24, None),
+        ("9" * 5000, None),
+        ("0" * 5000 + "7", 7),
         ("1abc", None),
         ("5 ", None),
         ("0x10", None),
@@ -106,6 +111,8 @@ def test_numbers_as_strtoul(profile: str, raw: str | None, expected: int | None)
         (str(SIZE_MAX), SIZE_MAX),
         (str(SIZE_MAX + 1), SIZE_MAX),
         ("9" * 24, SIZE_MAX),
+        ("9" * 5000, SIZE_MAX),
+        ("0" * 5000 + "7", 7),
         ("-1", 16 * MIB),
         ("+5", 16 * MIB),
         (" 5", 16 * MIB),
@@ -219,3 +226,24 @@ def test_a_stream_that_cannot_be_written_does_no_harm(stream: str, monkeypatch: 
     closed.close()
     monkeypatch.setattr("sys.stderr", closed if stream == "closed" else None)
     assert Environment(get_profile("0.5"), {ALLOW: "false", FORCE: "true"}).fallback_enabled
+
+
+def test_many_threads_ask_at_once_and_one_line_is_printed():
+    class Slow(dict[str, str]):
+        def get(self, key: str, default: str | None = None) -> str | None:  # type: ignore[override]
+            time.sleep(0.002)
+            return super().get(key, default)
+
+    err, start = io.StringIO(), threading.Barrier(8)
+    seen = Environment(get_profile("0.5"), Slow({ALLOW: "false", FORCE: "true"}), stderr=err)
+
+    def ask() -> None:
+        start.wait()
+        assert seen.fallback_enabled
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(err.getvalue().splitlines()) == 1

@@ -36,6 +36,11 @@ _ULONG_MAX = (1 << 64) - 1
 _C_SPACE = b" \t\n\v\f\r"
 
 
+def _decimal(digits: bytes) -> int:
+    """Value of decimal digits, exact up to 64 bits and merely larger beyond (Python refuses very long ones)."""
+    return int(digits.lstrip(b"0")[:32] or b"0")
+
+
 def parse_strtoul(text: bytes, maximum: int) -> ParsedInt:
     """Parse as ``strtoul(text, &end, 10)`` with the checks around it. [env.int.strtoul]
 
@@ -54,7 +59,7 @@ def parse_strtoul(text: bytes, maximum: int) -> ParsedInt:
         return ParsedInt(None, "ignored: no number")
     if digits != len(body):
         return ParsedInt(None, "ignored: characters after the number")
-    value = int(body)
+    value = _decimal(body)
     if value > _ULONG_MAX:
         return ParsedInt(None, "ignored: out of range")
     if negative:
@@ -77,7 +82,7 @@ def parse_from_chars(text: bytes, maximum: int) -> ParsedInt:
         return ParsedInt(None, "ignored: no number")
     if digits != len(text):
         return ParsedInt(None, "ignored: characters after the number")
-    value = int(text)
+    value = _decimal(text)
     if value > maximum:
         return ParsedInt(maximum, "out of range: the largest value of its type")
     return ParsedInt(value, "set")
