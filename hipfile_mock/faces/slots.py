@@ -9,16 +9,26 @@ memory that somebody else has got meanwhile, and observers get the note ``slot.o
 from __future__ import annotations
 
 import ctypes
+import sys
 import threading
 import weakref
 from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn
 
 from hipfile_mock.faces.convert import Integer, to_long, to_size_t
 from hipfile_sim.engine.command import Lane, Marker
 from hipfile_sim.observe.observer import Note, Release, Site, call_site
 
-__all__ = ["AsyncSlots", "SlotBlock", "flush_quarantine", "quarantined"]
+__all__ = [
+    "AsyncSlots",
+    "SlotBlock",
+    "flush_quarantine",
+    "keep_alive",
+    "quarantined",
+    "references_when_alone",
+]
 
 
 class SlotBlock(ctypes.Structure):
@@ -46,39 +56,121 @@ class _Orphan(NamedTuple):
     site: Site | None
 
 
-# Both by machine. `AsyncSlots.__del__` may run anywhere, even inside the engine, so it only appends to a deque; the
+@dataclass(slots=True, eq=False)
+class _Guest:
+    """Slots that the caller owns, held until the operation is done: what the late write needs, and no more."""
+
+    owner: Any
+    holder: Any
+    alone: int = 0
+    address: int = 0
+    length: int = 0
+    lane: Lane | None = None
+    ticket: int = 0
+    thread: int = 0
+    site: Site | None = None
+    told: bool = False
+
+    @property
+    def pending(self) -> bool:
+        """Whether an operation uses the slots."""
+        return self.lane is not None and self.lane.completed < self.ticket
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether nobody but this object has the owner."""
+        return self.references() <= self.alone
+
+    def references(self) -> int:
+        """How many references the owner has, ours included."""
+        return sys.getrefcount(self.owner)
+
+
+def references_when_alone(make: Callable[[], tuple[Any, Any]]) -> int:
+    """References of an owner that nobody but a guest has. `make` gives an owner and its holder."""
+    return _Guest(*make()).references()
+
+
+_AT_ONCE = 64
+"""Guests that one call looks after; with more in flight they are looked after in turn."""
+
+# By machine. `AsyncSlots.__del__` may run anywhere, even inside the engine, so it only appends to a deque; the
 # next call of a face takes the orphans from there, tells the observers, and keeps the blocks until they are done with.
 _orphans: weakref.WeakKeyDictionary[Any, deque[_Orphan]] = weakref.WeakKeyDictionary()
 _kept: weakref.WeakKeyDictionary[Any, list[_Orphan]] = weakref.WeakKeyDictionary()
+_guests: weakref.WeakKeyDictionary[Any, deque[_Guest]] = weakref.WeakKeyDictionary()
+
+
+def keep_alive(machine: Any, lane: Lane, slots: list[tuple[Any, Any, int]], length: int = 8) -> None:
+    """Hold slots of the caller until everything in `lane` is done.
+
+    Parameters
+    ----------
+    slots : list of (owner, holder, alone)
+        The caller's object; what keeps its memory in place; its references when only we have it
+        (`references_when_alone`).
+    """
+    guests = _guests.setdefault(machine, deque())
+    site = call_site(2) if machine.engine.observers else None
+    thread = threading.get_ident()
+    for owner, holder, alone in slots:
+        guests.append(_Guest(owner, holder, alone, int(holder), length, lane, lane.submitted, thread, site))
 
 
 def flush_quarantine(machine: Any) -> None:
-    """Tell observers of the owners collected since the last call; drop the blocks that are done with."""
+    """Tell observers of the owners collected since the last call; drop the memory that is done with."""
     fresh = _orphans.get(machine)
     kept = _kept.get(machine)
+    guests = _guests.get(machine)
+    if guests:
+        _look_after(machine, guests)
     if not fresh and not kept:
         return
-    engine = machine.engine
-    with engine.lock:
+    with machine.engine.lock:
         kept = _kept.setdefault(machine, [])
         while fresh:
             orphan = fresh.popleft()
             kept.append(orphan)
             lane, ticket = orphan.markers[-1]
-            release = Release(orphan.address, _SIZE, "collected", "AsyncIOHandle", orphan.thread, orphan.site)
-            note = Note(
-                "slot.owner-collected",
-                f"the owner of the slots at {orphan.address:#x} was collected while its operation was in flight on"
-                f" {lane.name} (command {ticket}, {lane.completed} complete); real hardware writes the result into"
-                " freed memory. Keep the AsyncIOHandle until the stream is synchronised.",
-                orphan.site,
-                {"slot": orphan.address, "length": _SIZE, "lane": lane, "ticket": ticket},
-                "error",
-            )
-            for observer in engine.observers:
-                observer.released(release)
-                observer.note(note)
+            _tell(machine, orphan.address, _SIZE, "AsyncIOHandle", lane, ticket, orphan.thread, orphan.site)
         kept[:] = [orphan for orphan in kept if not _done(orphan.markers)]
+
+
+def _look_after(machine: Any, guests: deque[_Guest]) -> None:
+    for _ in range(min(len(guests), _AT_ONCE)):
+        try:
+            guest = guests.popleft()
+        except IndexError:  # another thread was quicker
+            return
+        if not guest.pending:
+            continue
+        guests.append(guest)
+        if not guest.told and guest.abandoned and guest.lane is not None:
+            guest.told = True
+            what = type(guest.owner).__name__
+            _tell(machine, guest.address, guest.length, what, guest.lane, guest.ticket, guest.thread, guest.site)
+
+
+def _tell(
+    machine: Any, address: int, length: int, what: str, lane: Lane, ticket: int, thread: int, site: Site | None
+) -> None:
+    engine = machine.engine
+    if not engine.observers:
+        return
+    release = Release(address, length, "collected", what, thread, site)
+    note = Note(
+        "slot.owner-collected",
+        f"the owner of the slots at {address:#x} ({what}) was collected while its operation was in flight on"
+        f" {lane.name} (command {ticket}, {lane.completed} complete); real hardware writes the result into freed"
+        f" memory. Keep the {what} until the stream is synchronised.",
+        site,
+        {"slot": address, "length": length, "lane": lane, "ticket": ticket},
+        "error",
+    )
+    with engine.lock:
+        for observer in engine.observers:
+            observer.released(release)
+            observer.note(note)
 
 
 def quarantined(machine: Any) -> int:
@@ -86,8 +178,9 @@ def quarantined(machine: Any) -> int:
 
     Includes those that observers have not been told about yet.
     """
-    pending = [*_orphans.get(machine, ()), *_kept.get(machine, ())]
-    return sum(not _done(orphan.markers) for orphan in pending)
+    orphans = [*_orphans.get(machine, ()), *_kept.get(machine, ())]
+    guests = _guests.get(machine, ())
+    return sum(not _done(orphan.markers) for orphan in orphans) + sum(g.pending and g.abandoned for g in guests)
 
 
 def _done(markers: tuple[Marker, ...]) -> bool:

@@ -62,19 +62,18 @@ def hipfile_errstr(err_code: Integer) -> str:
 
 def is_hip_drv_err(err: tuple[int, int]) -> bool:
     """Whether the pair `err` carries a HIP error."""
-    return _tuple(err)[0] == _codes.OpError.hipFileHipDriverError
+    return bool(_tuple(err)[0] == _codes.OpError.hipFileHipDriverError)
 
 
 def hip_drv_err(err: tuple[int, int]) -> int:
     """The HIP error of the pair `err`."""
-    return _tuple(err)[1]
+    return int(_tuple(err)[1])
 
 
-def _tuple(err: Any) -> tuple[int, int]:
+def _tuple(err: Any) -> Any:
     if err is not None and type(err) is not tuple:  # None passes the check of a compiled function, and fails later
         raise TypeError(f"Argument 'err' has incorrect type (expected tuple, got {type(err).__name__})")
-    pair: tuple[int, int] = err
-    return pair
+    return err
 
 
 def hipFileGetOpErrorString(status: Integer) -> str:

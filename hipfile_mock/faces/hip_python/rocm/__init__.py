@@ -1,0 +1,1 @@
+"""Double of the package ``rocm``."""

@@ -1,0 +1,1 @@
+"""Double of ``rocm.bindings``: `hip`, `hipfile` and `util`."""
