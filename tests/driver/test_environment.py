@@ -49,7 +49,7 @@ def value(profile: str, name: str, raw: str | None) -> bool | int | None:
         ("true\n", None),
         ("truе", None),  # a Cyrillic letter
         ("\udcff", None),  # not UTF-8
-        ("\ud800", None),  # no bytes at all
+        (chr(0xD800), None),  # no bytes at all
         ("junk", None),
     ],
 )

@@ -309,6 +309,22 @@ def test_alignment_of_fixtures(mount: str, expected: tuple[int, int], fd: int):
     assert (file.dio_mem_align, file.dio_offset_align) == expected
 
 
+@pytest.mark.parametrize(
+    ("mount", "reported", "expected"),
+    [
+        ("xfs-reflink", None, 512),
+        ("ext4", 64, 512),
+        (Mount("xfs"), 64, 64),
+        (Mount("xfs"), None, 4096),
+        ("tmpfs", 64, 0),
+    ],
+)
+def test_alignment_of_direct_reads(mount: str | Mount, reported: int | None, expected: int, fd: int):
+    world = World("0.5", mount)
+    world.files.info = {"dio_offset_align": 4096, "dio_read_offset_align": reported}
+    assert world.file(fd).dio_read_offset_align == expected
+
+
 def test_a_fixture_with_direct_io_works_where_the_machine_has_none(fd: int, monkeypatch: pytest.MonkeyPatch):
     class NoDirect(RealFiles):
         def reopen(self, fd: int, flags: int) -> int:

@@ -191,6 +191,15 @@ ROWS: tuple[Row, ...] = (
         _REG,
     ),
     (
+        "file.dio.reads",
+        "may",
+        "code",
+        "A smaller alignment for direct reads is not used, even where the kernel reports one.",
+        "not used",
+        None,
+        _REG,
+    ),
+    (
         "file.mount.device",
         "must",
         "code",
