@@ -15,9 +15,7 @@ HERE = Path(__file__).resolve().parent
 
 def hipfile_sim(*arguments: str) -> int:
     print(f"\n$ hipfile-sim {' '.join(arguments)}", flush=True)
-    return subprocess.run(
-        [sys.executable, "-m", "hipfile_sim.cli", *arguments], cwd=HERE.parent, check=False
-    ).returncode
+    return subprocess.run([sys.executable, "-m", "hipfile_sim.cli", *arguments], check=False).returncode
 
 
 def main() -> int:

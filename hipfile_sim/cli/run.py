@@ -210,7 +210,9 @@ def _report(trace: Trace, trace_file: str | None, timeline: bool) -> None:
         from hipfile_sim.observe.timeline import bars, steps
 
         width = min(160, _columns())
-        click.echo(f"\n{bars(trace, width=width)}\n\n{steps(trace, last=30, width=width)}", err=True)
+        click.echo(
+            f"\n{bars(trace, width=width)}\n\n{steps(trace, first=24, last=8, width=width, all_calls=False)}", err=True
+        )
     if trace_file is not None:
         from hipfile_sim.observe.chrome import write_chrome
 

@@ -72,7 +72,8 @@ def _us(ns: int) -> float:
 
 def _threads(trace: Trace) -> dict[int, int]:
     """Host threads in order of appearance, numbered from 1: the system's numbers differ from run to run."""
-    seen = sorted([(c.order, c.thread) for c in trace.calls] + [(c.order, c.thread) for c in trace.commands])
+    events: list[CallEvent | CommandEvent | SlotEvent] = [*trace.calls, *trace.commands, *trace.slots]
+    seen = sorted((event.order, event.thread) for event in events if event.thread)
     numbers: dict[int, int] = {}
     for _, thread in seen:
         numbers.setdefault(thread, len(numbers) + 1)
@@ -116,10 +117,9 @@ def _body(trace: Trace, threads: dict[int, int]) -> Iterator[Event]:
             if before is not None and lane != command.lane.index:
                 flow += 1
                 yield from _arrow(flow, "order", _end(before), start)
-    of_commands = {id(slot) for command in done.values() for slot in command.slots}
     for slot in trace.slots:
-        if id(slot) not in of_commands:
-            yield _slot(slot, HOST_PID, 1)
+        if slot.thread:
+            yield _slot(slot, HOST_PID, threads[slot.thread])
     for wait in trace.waits:
         if wait.call is None:
             continue

@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from hipfile_sim.observe.trace import CommandEvent, Trace
+    from hipfile_sim.observe.trace import SlotEvent, Trace
 
 _MARKS = {
     "cpu_copy": "F",
@@ -61,7 +62,8 @@ def bars(trace: Trace, *, width: int = 100, streams: list[str] | None = None) ->
             right = max(left + 1, -(-(command.finished - first) * room // span))
             mark = _MARKS.get(command.kind, "=")
             for column in range(min(left, room - 1), min(right, room)):
-                row[column] = mark
+                if command.finished > command.started or row[column] == " ":  # an instant hides nothing
+                    row[column] = mark
         lines.append(f"{_fit(name, margin)} |{''.join(row)}|")
     lines.append(f"{'':{margin}} {_scale(first, span, room)}")
     used = {c.kind for c in ran}
@@ -84,13 +86,17 @@ class _Step(NamedTuple):
     text: str
 
 
-def steps(trace: Trace, *, last: int | None = 20, width: int = 100) -> str:
+def steps(trace: Trace, *, last: int | None = 20, first: int = 0, width: int = 100, all_calls: bool = True) -> str:
     """The last steps, newest at the bottom, with a column for the host and one for each stream that takes part.
 
     Parameters
     ----------
     last : int or None
         How many steps; None for all.
+    first : int
+        How many of the first steps to show besides.
+    all_calls : bool
+        False leaves out host calls that neither submitted a command nor waited for one.
     width : int
         Columns of the whole line. Columns share it and are cut to fit, never below 12.
 
@@ -99,21 +105,20 @@ def steps(trace: Trace, *, last: int | None = 20, width: int = 100) -> str:
     str
         A header and a line a step. ``>`` marks a command that started and has not finished.
     """
-    happened = sorted(_steps(trace))
-    hidden = 0
-    if last is not None and len(happened) > last:
-        hidden = len(happened) - last
-        happened = happened[-last:]
+    happened = sorted(_steps(trace, all_calls))
+    hidden = 0 if last is None else max(0, len(happened) - first - last)
+    if hidden:
+        happened = happened[:first] + happened[first + hidden :]
     if not happened:
         return "(nothing has happened)"
     lanes = sorted({step.column for step in happened if step.column >= 0})
     clock = 12
-    cell = max(12, min(34, (width - clock) // (1 + len(lanes)) - 3))
+    cell = max(12, min(44, (width - clock) // (1 + len(lanes)) - 3))
     titles = ["host", *(f"{trace.lanes[i].group}:{trace.lanes[i].name}" for i in lanes)]
     lines = ["   ".join([f"{'us':>{clock - 3}}", *(_fit(title, cell) for title in titles)]).rstrip()]
-    if hidden:
-        lines.append(f"{'...':>{clock - 3}}   {hidden} earlier steps")
-    for step in happened:
+    for number, step in enumerate(happened):
+        if hidden and number == first:
+            lines.append(f"{'...':>{clock - 3}}   {hidden} {'steps' if first else 'earlier steps'}")
         cells = [""] * (1 + len(lanes))
         cells[0 if step.column < 0 else 1 + lanes.index(step.column)] = step.text
         line = "   ".join([f"{step.time / 1000:>{clock - 3}.1f}", *(_fit(text, cell) for text in cells)])
@@ -121,26 +126,34 @@ def steps(trace: Trace, *, last: int | None = 20, width: int = 100) -> str:
     return "\n".join(lines)
 
 
-def _steps(trace: Trace) -> list[_Step]:
-    found = [_Step(c.order, c.start, -1, c.name) for c in trace.calls]
-    for c in trace.commands:
-        if c.finish_order >= 0:
-            found.append(_Step(c.finish_order, c.finished, c.lane.index, _says(c)))
-        elif c.start_order >= 0:
-            found.append(_Step(c.start_order, c.started, c.lane.index, f"> {c.label}"))
-    of_commands = {id(slot) for c in trace.commands for slot in c.slots}
+def _steps(trace: Trace, all_calls: bool) -> list[_Step]:
+    causes = [command.call for command in trace.commands] + [wait.call for wait in trace.waits]
+    busy = {id(call.outermost) for call in causes if call is not None}
+    inside: dict[int, list[SlotEvent]] = {}
+    found = []
     for slot in trace.slots:
-        if id(slot) not in of_commands:
+        if slot.call is not None:
+            inside.setdefault(id(slot.call.outermost), []).append(slot)
+        elif slot.thread:
             found.append(_Step(slot.order, slot.time, -1, f"{'write' if slot.write else 'read'} {slot.name}"))
+    for call in trace.calls:
+        if call.parent is None and (all_calls or id(call) in busy):
+            found.append(_Step(call.order, call.start, -1, call.name + _touched(inside.get(id(call), ()))))
+    for command in trace.commands:
+        lane = command.lane.index
+        if command.finish_order >= 0:
+            size = f" {_size(command.nbytes)}" if command.nbytes else ""
+            text = command.label + size + _touched(command.slots)
+            found.append(_Step(command.finish_order, command.finished, lane, text))
+        elif command.start_order >= 0:
+            found.append(_Step(command.start_order, command.started, lane, f"> {command.label}"))
     return found
 
 
-def _says(command: CommandEvent) -> str:
-    text = command.label
-    if command.nbytes:
-        text += f" {_size(command.nbytes)}"
+def _touched(slots: Sequence[SlotEvent]) -> str:
+    text = ""
     for verb, write in (("R", False), ("W", True)):
-        names = [_SHORT.get(slot.name, slot.name) for slot in command.slots if slot.write is write]
+        names = [_SHORT.get(slot.name, slot.name) for slot in slots if slot.write is write]
         if names:
             text += f" {verb} {','.join(names)}"
     return text

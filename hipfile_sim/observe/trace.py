@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class CallEvent:
-    """A call by the host. ``start`` and ``end`` are virtual ns; ``end`` is -1 while the call has not returned."""
+    """A call by the host. ``start`` and ``end`` are virtual ns; ``end`` is -1 while the call has not returned.
+
+    ``parent`` is the call that made this one: hipFile calls HIP.
+    """
 
     order: int
     seq: int
@@ -30,6 +33,12 @@ class CallEvent:
     start: int
     end: int = -1
     result: Any = None
+    parent: CallEvent | None = None
+
+    @property
+    def outermost(self) -> CallEvent:
+        """The call that the program itself made."""
+        return self if self.parent is None else self.parent.outermost
 
 
 @dataclass(slots=True, eq=False)
@@ -42,6 +51,10 @@ class SlotEvent:
         The parameter: ``size``, ``file_offset``, ``buffer_offset`` or ``bytes_done``.
     operation : int
         ``seq`` of the call that handed the slot over last.
+    thread : int
+        Host thread that did it; 0 for a command.
+    call : CallEvent or None
+        The call inside which the host did it, if it was inside one.
     """
 
     order: int
@@ -51,6 +64,8 @@ class SlotEvent:
     write: bool
     time: int
     what: str
+    thread: int = 0
+    call: CallEvent | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -163,8 +178,10 @@ class Trace(Observer):
         event = CallEvent(
             self._next(call.time), call.seq, call.api, call.name, call.args, call.thread, call.site, call.time
         )
+        stack = self._open.setdefault(call.thread, [])
+        event.parent = stack[-1] if stack else None
+        stack.append(event)
         self.calls.append(event)
-        self._open.setdefault(call.thread, []).append(event)
         for parameter, name in SLOT_PARAMETERS.items():
             address = call.args.get(parameter)
             if isinstance(address, int) and address:
@@ -226,7 +243,9 @@ class Trace(Observer):
         self.waits.append(WaitEvent(self._next(self.now), wait.what, wait.thread, call, targets, self.now))
 
     def host_access(self, access: HostAccess) -> None:
-        self._slot(access.access, self.now, access.what)
+        slot = self._slot(access.access, self.now, access.what)
+        if slot is not None:
+            slot.thread, slot.call = access.thread, self._current_call(access.thread)
 
     def allocated(self, block: Block) -> None:
         if block.base not in self._blocks:

@@ -285,6 +285,46 @@ def test_steps_keep_the_last_and_say_how_many_are_hidden(bench):
     assert "read bytes_done" in lines[-1]
 
 
+def test_steps_can_show_both_ends(bench):
+    every = steps(bench.trace, last=None).splitlines()
+    lines = steps(bench.trace, first=2, last=1).splitlines()
+    assert lines[1:3] == every[1:3]
+    assert lines[3].split() == ["...", str(len(every) - 4), "steps"]
+    assert [line.split() for line in lines[4:]] == [line.split() for line in every[-1:]]
+    assert steps(bench.trace, first=3, last=100).splitlines() == every
+
+
+def test_steps_leave_out_inner_calls_and_on_request_idle_ones():
+    bench = Bench()
+    bench.call("hipMalloc")
+    bench.call(
+        "hipFileReadAsync",
+        lambda: bench.call("hipMemcpyAsync", lambda: bench.engine.submit(bench.side, Work("k"))),
+        api="hipfile",
+    )
+    bench.wait(bench.side)
+    shown = steps(bench.trace)
+    assert "hipMalloc" in shown
+    assert "hipMemcpyAsync" not in shown
+    assert "hipMalloc" not in steps(bench.trace, all_calls=False)
+    assert "hipFileReadAsync" in steps(bench.trace, all_calls=False)
+    assert "hipStreamSynchronize" in steps(bench.trace, all_calls=False)
+
+
+def test_an_instant_hides_no_bar():
+    trace = Trace()
+    engine = StepEngine()
+    engine.observers = (trace,)
+    lane = engine.add_lane("s")
+    for command in (Work("long", cost=1000), Work("instant", cost=0)):
+        engine.submit(lane, command)
+    trace.commands[1].kind = "record"
+    engine.wait([lane.tail], "end")
+    row = bars(trace).splitlines()[0]
+    assert "=" not in row
+    assert row.count("K") > 80
+
+
 def test_empty_traces_say_so():
     assert bars(Trace()) == "(no command has run)"
     assert steps(Trace()) == "(nothing has happened)"
