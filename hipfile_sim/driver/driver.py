@@ -169,7 +169,7 @@ class Driver(Services):
 
     @public()
     def hipFileBufDeregister(self, pointer: int) -> HipFileStatus:
-        """Forget a registered base: 5024 if unknown, 5006 with a closed driver, 5030 if in use. [buffer.deregister.ok]"""
+        """Forget a registered base: 5024 if unknown, 5006 with a closed driver, 5030 in use. [buffer.deregister.ok]"""
         state = self.state
         with state.lock:
             if state.use_count == 0:  # [buffer.deregister.closed]

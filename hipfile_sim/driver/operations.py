@@ -122,6 +122,13 @@ class AsyncOp:
             return None
         return size, file_offset, buffer_offset
 
+    def chunk_size(self) -> int:
+        """Bytes of the chunk that begins at `done`: what is left, up to the bounce buffer. 0 when all is done."""
+        left = self.size - self.done
+        bounce = self.bounce
+        assert bounce is not None
+        return left if left < bounce.size else bounce.size
+
     def lost_slot(self, what: str) -> None:
         """Tell the observers that a slot is gone. Real hardware would fault or read another object's bytes."""
         self.driver.note(
@@ -183,21 +190,21 @@ class CpuCopy(OpCommand):
     kind: ClassVar[str] = "cpu_copy"
     on_host_thread: ClassVar[bool] = True
 
+    def __init__(self, op: AsyncOp) -> None:
+        self.op = op
+        self.count = -1
+        self.cost_ns = None
+        self.label = None
+        self.site = None
+
     def _span(self) -> tuple[int, int]:
         """File offset and length of this chunk: as touched once it ran, else as it would be now."""
-        try:
+        if self.count >= 0:
             return self.start, self.count
-        except AttributeError:
-            op = self.op
-            if op.value < 0:
-                return op.file_offset, 0
-            return op.file_offset + op.done, op.chunk if op.write else self._want()
-
-    def _want(self) -> int:
         op = self.op
-        bounce = op.bounce
-        assert bounce is not None
-        return min(bounce.size, op.size - op.done)
+        if op.value < 0:
+            return op.file_offset, 0
+        return op.file_offset + op.done, op.chunk if op.write else op.chunk_size()
 
     def accesses(self) -> Sequence[Access]:
         op = self.op
@@ -212,24 +219,26 @@ class CpuCopy(OpCommand):
         )
 
     def cost(self, model: CostModel) -> int:
-        return model.file(max(0, self._span()[1]))
+        return model.file(self._span()[1])
 
     def run(self) -> None:
         op = self.op
-        want = (op.chunk if op.write else self._want()) if op.value >= 0 else 0
-        start = op.file_offset + op.done
+        start, want = self._span()
         self.start = start
         self.count = 0
         if op.value < 0:  # [result.sticky]
             return
-        bounce = op.bounce
-        assert bounce is not None
-        op.driver.check_descriptor(op.file)
+        driver = op.driver
+        file = op.file
+        if driver.engine.observers:
+            driver.check_descriptor(file)
         count = 0
         if want > 0:
-            fd = op.file.buffered_fd
-            files = op.driver.files
+            fd = file.buffered_fd
+            files = driver.files
             transfer = files.pwrite_from if op.write else files.pread_into
+            bounce = op.bounce
+            assert bounce is not None
             view = bounce.view
             while count < want:
                 try:
@@ -237,9 +246,9 @@ class CpuCopy(OpCommand):
                 except InterruptedError:  # [chunk.eintr]
                     continue
                 except OSError as error:  # [result.io-error] the errno is lost
-                    op.driver.hidden_errno(op, error)
+                    driver.hidden_errno(op, error)
                     self.count = count
-                    op.value = op.driver.profile.async_error
+                    op.value = driver.profile.async_error
                     return
                 if moved == 0:  # [chunk.eof]
                     break
@@ -277,19 +286,23 @@ class MemcpyKernel(OpCommand):
     __slots__ = ("count", "start")
     kind: ClassVar[str] = "memcpy_kernel"
 
+    def __init__(self, op: AsyncOp) -> None:
+        self.op = op
+        self.count = -1
+        self.cost_ns = None
+        self.label = None
+        self.site = None
+
     def _span(self) -> tuple[int, int]:
         """Device address and length of this chunk: as touched once it ran, else as it would be now."""
-        try:
+        if self.count >= 0:
             return self.start, self.count
-        except AttributeError:
-            op = self.op
-            start = op.buffer.base + op.buffer_offset + op.done
-            if op.value < 0:
-                return start, 0
-            bounce = op.bounce
-            assert bounce is not None
-            # [chunk.kernel-length] a write decides the chunk's length here, a read takes what was read
-            return start, min(bounce.size, op.size - op.done) if op.write else op.chunk
+        op = self.op
+        start = op.buffer.base + op.buffer_offset + op.done
+        if op.value < 0:
+            return start, 0
+        # [chunk.kernel-length] a write decides the chunk's length here, a read takes what was read
+        return start, op.chunk_size() if op.write else op.chunk
 
     def accesses(self) -> Sequence[Access]:
         op = self.op
@@ -301,7 +314,7 @@ class MemcpyKernel(OpCommand):
         return Access(MEM, start, count, not op.write), Access(MEM, bounce.pointer, count, op.write)
 
     def cost(self, model: CostModel) -> int:
-        return model.copy(max(0, self._span()[1]))
+        return model.copy(self._span()[1])
 
     def run(self) -> None:
         op = self.op

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from hipfile_sim.driver.codes import FIXED_FILE_OFFSET
-from hipfile_sim.engine.command import MEM, Access, Space
+from hipfile_sim.engine.command import MEM, Access, Command, Space
 from hipfile_sim.hip.codes import HipError
 from hipfile_sim.observe.observer import HostAccess, Note, call_site, current_thread
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hipfile_sim.driver.profiles import Profile
     from hipfile_sim.driver.state import DriverState
     from hipfile_sim.hip.runtime import Runtime
+    from hipfile_sim.hip.stream import Stream
 
 OP_BYTES = 256
 """Pinned bytes that one fallback operation takes for itself (the real size is not known). [submit.alloc-op]"""
@@ -114,6 +115,20 @@ class Services:
             severity="error",
             operation=op,
         )
+
+    # -- commands ----------------------------------------------------------------------------------------------------
+
+    def launch(self, stream: Stream, command: Command) -> HipError:
+        """Queue one command as HIP does it: with the faults that were asked for, and not inside a host function."""
+        runtime = self.runtime
+        if runtime.interpose is not None:
+            name = "hipLaunchHostFunc" if command.on_host_thread else "hipLaunchKernel"
+            code = runtime.interpose(name, (stream.handle,))
+            if code:
+                return HipError(code)
+        if self.engine.in_host_function and runtime.settings.host_function_calls == "refuse":  # [order.host-function]
+            return HipError.hipErrorNotPermitted
+        return runtime.enqueue(stream, command)
 
     # -- files -------------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ instead of a signal. Where a sandbox forbids that call, ``/proc/self/mem`` does 
 from __future__ import annotations
 
 import ctypes
+import mmap
 import os
 import struct
 import threading
@@ -34,30 +35,59 @@ _readv.argtypes = _SIGNATURE
 _writev = _libc.process_vm_writev
 _writev.restype = ctypes.c_ssize_t
 _writev.argtypes = _SIGNATURE
+_words = ctypes.CDLL(None)  # without errno, which costs more than the call
+_pwritev, _preadv = _words.pwritev, _words.preadv
+for _function in (_pwritev, _preadv):
+    _function.restype = ctypes.c_ssize_t
+    _function.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_long)
 
 _unpack3 = struct.Struct("=3q").unpack_from
 _pack1 = struct.Struct("=q").pack_into
 _unpack1 = struct.Struct("=q").unpack_from
 
 
-class _Scratch(threading.local):
-    """Per thread: a small buffer with iovecs that point at it, made once."""
+class _Shared:
+    """A file in memory with a cell of three words for each thread.
 
-    def __init__(self) -> None:
-        self.buffer = ctypes.create_string_buffer(3 * _WORD)
-        address = ctypes.addressof(self.buffer)
-        self.view = memoryview(self.buffer).cast("B")
-        self.local1 = (_Iovec * 1)(_Iovec(address, _WORD))
-        self.local3 = (_Iovec * 1)(_Iovec(address, 3 * _WORD))
+    A word travels from any address into the file by ``pwritev`` and back by ``preadv``: the kernel does the touching,
+    in a third of the time that ``process_vm_readv`` takes for so few bytes.
+    """
+
+    CELL = 32
+
+    def __init__(self, size: int = 1 << 20) -> None:
+        self.fd = os.memfd_create("hipfile-sim-words", os.MFD_CLOEXEC)
+        os.ftruncate(self.fd, size)
+        self.map = mmap.mmap(self.fd, size)
+        self.free = list(range(0, size, self.CELL))
+
+
+class _Cell:
+    """One thread's cell; goes back when the thread ends."""
+
+    def __init__(self, shared: _Shared) -> None:
+        self.shared = shared
+        self.offset = shared.free.pop()
+
+    def __del__(self) -> None:
+        self.shared.free.append(self.offset)
+
+
+class _Scratch(threading.local):
+    """Per thread: a cell of the shared file, and three iovecs for the addresses of the caller."""
+
+    def __init__(self, shared: _Shared) -> None:
+        self.cell = _Cell(shared)
+        self.fd = shared.fd
+        self.offset = self.cell.offset
+        self.view = memoryview(shared.map)[self.offset : self.offset + _Shared.CELL]
         self.remote = (_Iovec * 3)(_Iovec(0, _WORD), _Iovec(0, _WORD), _Iovec(0, _WORD))
-        self.local1_p = ctypes.addressof(self.local1)
-        self.local3_p = ctypes.addressof(self.local3)
         self.remote_p = ctypes.addressof(self.remote)
-        # the base words of the three remote iovecs, as integers that can be stored without ctypes field objects
+        # the base words of the three iovecs, as integers that can be stored without ctypes field objects
         self.bases = memoryview(self.remote).cast("B").cast("Q")
 
 
-_scratch = _Scratch()
+_scratch = _Scratch(_Shared())
 _MAX = 1 << 64
 
 
@@ -69,8 +99,9 @@ _pid = os.getpid()
 
 
 def _forked() -> None:
-    global _pid
+    global _pid, _scratch
     _pid = os.getpid()
+    _scratch = _Scratch(_Shared())  # the parent goes on using the cells of the old one
 
 
 os.register_at_fork(after_in_child=_forked)
@@ -82,9 +113,8 @@ def read_i64(address: int) -> int | None:
         return None
     scratch = _scratch
     scratch.bases[0] = address
-    if _readv(_pid, scratch.local1_p, 1, scratch.remote_p, 1, 0) != _WORD:
-        data = _read_slow(address, _WORD) if _blocked() else None
-        return None if data is None else int.from_bytes(data, "little", signed=True)
+    if _pwritev(scratch.fd, scratch.remote_p, 1, scratch.offset) != _WORD:
+        return None
     return int(_unpack1(scratch.view)[0])
 
 
@@ -112,24 +142,19 @@ def read3(first: int, second: int, third: int) -> tuple[int, int, int] | None:
     bases[0] = first
     bases[2] = second
     bases[4] = third
-    if _readv(_pid, scratch.local3_p, 1, scratch.remote_p, 3, 0) == 3 * _WORD:
-        return _unpack3(scratch.view)
-    if not _blocked():
+    if _pwritev(scratch.fd, scratch.remote_p, 3, scratch.offset) != 3 * _WORD:
         return None
-    values = [read_i64(address) for address in (first, second, third)]
-    return None if None in values else (values[0], values[1], values[2])  # type: ignore[return-value]
+    return _unpack3(scratch.view)
 
 
 def write_i64(address: int, value: int) -> bool:
-    """Store a signed word. False where nothing writable is mapped; then nothing was changed."""
+    """Store a signed word. False unless all of it is writable."""
     if not 0 < address < _MAX:
         return False
     scratch = _scratch
     _pack1(scratch.view, 0, value)
     scratch.bases[0] = address
-    if _writev(_pid, scratch.local1_p, 1, scratch.remote_p, 1, 0) == _WORD:
-        return True
-    return _blocked() and write(address, (value & (_MAX - 1)).to_bytes(_WORD, "little"))
+    return bool(_preadv(scratch.fd, scratch.remote_p, 1, scratch.offset) == _WORD)
 
 
 def read(address: int, length: int) -> bytes | None:

@@ -16,7 +16,6 @@ The bind is there unless all three values were captured at submit. [bind.none-wh
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from hipfile_sim.driver.codes import MAX_RW_COUNT, SUCCESS, HipFileStatus, hip_status
 from hipfile_sim.driver.operations import (
@@ -32,10 +31,6 @@ from hipfile_sim.driver.operations import (
 )
 from hipfile_sim.driver.streams import Bounce
 from hipfile_sim.hip.codes import HipError
-
-if TYPE_CHECKING:
-    from hipfile_sim.driver.driver import Driver
-    from hipfile_sim.hip.stream import Stream
 
 
 def per_operation(op: AsyncOp) -> HipFileStatus:
@@ -104,12 +99,13 @@ def enqueue(op: AsyncOp, commands: Sequence[OpCommand]) -> HipFileStatus:
             driver.monitor.complete(op)
             return hip_status(runtime.hipStreamGetDevice(stream.handle)[0] or HipError.hipErrorInvalidHandle)
         error = HipError.hipSuccess
+        put = driver.launch if runtime.interpose_hook is not None or driver.engine.in_host_function else runtime.enqueue
         for command in commands:
-            error = launch(driver, hip_stream, command)
-            if error:
+            error = put(hip_stream, command)
+            if error is not HipError.hipSuccess:
                 break
         cleanup = Cleanup(op)
-        last = launch(driver, hip_stream, cleanup)
+        last = put(hip_stream, cleanup)
         if last:  # nothing is left that would ever publish or free; the real library only logs it
             driver.monitor.complete(op)
             driver.note("submit.launch-error", f"the cleanup of {op!r} could not be queued: {last.name}")
@@ -118,19 +114,6 @@ def enqueue(op: AsyncOp, commands: Sequence[OpCommand]) -> HipFileStatus:
     finally:
         stream.leave()
     return hip_status(error) if error else SUCCESS
-
-
-def launch(driver: Driver, hip_stream: Stream, command: OpCommand) -> HipError:
-    """Queue one command as HIP does it: with the faults that were asked for, and not inside a host function."""
-    runtime = driver.runtime
-    if runtime.interpose is not None:
-        name = "hipLaunchHostFunc" if command.on_host_thread else "hipLaunchKernel"
-        code = runtime.interpose(name, (command.op.stream.handle,))
-        if code:
-            return HipError(code)
-    if driver.engine.in_host_function and runtime.settings.host_function_calls == "refuse":  # [order.host-function]
-        return HipError.hipErrorNotPermitted
-    return runtime.enqueue(hip_stream, command)
 
 
 def _captured(op: AsyncOp) -> bool:
