@@ -14,6 +14,8 @@
 #include "core.h"
 #include "python.h"
 
+enum { NOT_READY = 600 }; /* hipErrorNotReady: an answer, not an error */
+
 /* Operations of hipfile_sim_control. */
 enum {
     CONTROL_CLOSING = 1,  /* from now on only the calling thread is served: the interpreter is about to go */
@@ -263,8 +265,14 @@ static int invoke(const hs_symbol *symbol, const uint64_t *args, int64_t out[2])
     return how;
 }
 
-static int failed(const hs_symbol *symbol, int64_t value) {
-    return symbol->answer == HS_COUNT ? value < 0 : symbol->answer >= HS_CODE && value != 0;
+/* A HIP call that fails is the thread's last error. A hipFile call may have met one on its way: the model knows. */
+static void note_error(const hs_symbol *symbol, int64_t value) {
+    int64_t last[2] = {0, 0};
+    if (symbol->answer == HS_CODE) {
+        if (value != 0 && value != NOT_READY) self.last_error = (int)value;
+    } else if (symbol->answer == HS_COUNT ? value < 0 : symbol->answer == HS_STATUS && value != 0) {
+        if (invoke(&hs_peek_symbol, NULL, last) == HS_OK && last[0]) self.last_error = (int)last[0];
+    }
 }
 
 static int enter_and_invoke(const hs_symbol *symbol, const uint64_t *args, int64_t out[2]) {
@@ -275,10 +283,7 @@ static int enter_and_invoke(const hs_symbol *symbol, const uint64_t *args, int64
         how = HS_NO_PYTHON;
     } else {
         how = invoke(symbol, args, out);
-        if (how == HS_OK && failed(symbol, out[0])) { /* only a failure can have changed the thread's last error */
-            int64_t last[2] = {0, 0};
-            if (invoke(&hs_peek_symbol, NULL, last) == HS_OK) self.last_error = (int)last[0];
-        }
+        if (how == HS_OK) note_error(symbol, out[0]);
     }
     py.PyGILState_Release(gil);
     return how;
