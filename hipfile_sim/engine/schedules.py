@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 from hipfile_sim.engine.errors import EngineError
 
 if TYPE_CHECKING:
-    from hipfile_sim.engine.command import Command
+    from hipfile_sim.engine.command import Command, Marker
 
 HOST = -1
 """The lane number that stands for "the host goes on"."""
@@ -60,6 +60,22 @@ class Point(NamedTuple):
     now: int
 
 
+class Tracker(Protocol):
+    """What an explorer hears of a run, beside the points."""
+
+    def called(self, what: str) -> None:
+        """The host is at a call where the device may have moved, whether or not anything could."""
+
+    def submitted(self, command: Command) -> None:
+        """The host put a command into a lane."""
+
+    def ran(self, command: Command) -> None:
+        """A command ran, or its host function has returned."""
+
+    def waited(self, targets: Sequence[Marker]) -> None:
+        """The host goes on, because `targets` are complete."""
+
+
 class Schedule:
     """Base class. Subclass it, give it a `name`, and override `choose`.
 
@@ -71,11 +87,14 @@ class Schedule:
         The device never moves while the host runs, so host points are skipped (and are not recorded).
     wants_needed : bool
         `choose` looks at `Option.needed`; the engine computes it only then.
+    tracker : Tracker or None
+        Is told every step and asked at every point, also where there is nothing to choose. The explorer needs that.
     """
 
     name: ClassVar[str] = "schedule"
     passive: bool = False
     wants_needed: bool = False
+    tracker: Tracker | None = None
 
     def fresh(self) -> Schedule:
         """An unused copy, for another machine."""

@@ -55,6 +55,7 @@ class StepEngine(Engine):
     ) -> None:
         super().__init__(costs, host_threads=host_threads, watchdog_s=watchdog_s)
         self.schedule = parse_schedule(schedule)
+        self.tracker = self.schedule.tracker
         self.choices = ChoiceLog(self.schedule.passive)
         self.device_time = 0
         self.steps = 0
@@ -66,6 +67,8 @@ class StepEngine(Engine):
     def submit(self, lane: Lane, command: Command, deps: tuple[Marker, ...] = ()) -> int:
         with self.lock:
             ticket = self._enqueue(lane, command, deps)
+            if self.tracker is not None:
+                self.tracker.submitted(command)
             if lane.index not in self._active:
                 self._active[lane.index] = lane
                 if len(self._active) > 1:
@@ -80,13 +83,19 @@ class StepEngine(Engine):
     def host_point(self, what: str) -> None:
         if self.fatal is not None:
             raise self.fatal
-        if self.schedule.passive or not self._active or self.in_host_function:
+        if self.schedule.passive or self.in_host_function:
+            return
+        if self.tracker is not None:
+            self.tracker.called(what)
+        if not self._active:
             return
         with self.lock:
+            moved = False
             while True:
                 options = self._options(None, settle=True)
-                if not options:
+                if not options and not (moved and self.tracker is not None):
                     return
+                moved = True
                 options.insert(0, _HOST_OPTION)
                 choice = self._choose(Point("host", what, options, self.clock.now))
                 if options[choice].lane == HOST:
@@ -102,7 +111,7 @@ class StepEngine(Engine):
                 unfinished = [target for target in targets if target[0].completed < target[1]]
                 if not unfinished:
                     break
-                if len(self._active) == 1:
+                if len(self._active) == 1 and self.tracker is None:
                     lane, ticket = unfinished[0]
                     if lane.index in self._active and self._run_alone(lane, ticket):
                         continue
@@ -110,8 +119,12 @@ class StepEngine(Engine):
                 if not options:
                     self._starve(targets, what)
                     continue
-                choice = 0 if len(options) == 1 else self._choose(Point("wait", what, options, self.clock.now))
+                choice = 0
+                if len(options) > 1 or self.tracker is not None:
+                    choice = self._choose(Point("wait", what, options, self.clock.now))
                 self._step(self._active[options[choice].lane])
+            if self.tracker is not None:
+                self.tracker.waited(targets)
             for lane, _ in targets:
                 last = max(last, lane.time)
             self.clock.reach(last)
@@ -146,7 +159,8 @@ class StepEngine(Engine):
 
     def _choose(self, point: Point) -> int:
         choice = self.schedule.choose(point)
-        self.choices.add(choice, len(point.options))
+        if len(point.options) > 1:
+            self.choices.add(choice, len(point.options))
         return choice
 
     def _options(self, targets: Sequence[Marker] | None, settle: bool) -> list[Option]:
@@ -312,6 +326,8 @@ class StepEngine(Engine):
         lane.time = finish
         lane.completed = command.ticket
         self.steps += 1
+        if self.tracker is not None:
+            self.tracker.ran(command)
         if not lane.queue:
             self._active.pop(lane.index, None)
         for observer in self.observers:

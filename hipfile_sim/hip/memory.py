@@ -88,6 +88,8 @@ class Memory:
         self._dead_bases: list[int] = []
         self._count = 0
         self._reserved: Reserved | None = None
+        self.internal: set[int] = set()
+        """Bases of blocks that belong to a library and that no program can reach (bounce buffers)."""
 
     # -- allocating --------------------------------------------------------------------------------------------------
 
@@ -176,6 +178,13 @@ class Memory:
     def is_device_address(self, pointer: int) -> bool:
         """Whether `pointer` lies in some device's address range, where host code must not go."""
         return any(arena is not None and arena.contains(pointer) for arena in self._device_arenas)
+
+    def is_internal(self, pointer: int) -> bool:
+        """Whether `pointer` lies in a block that a library keeps to itself."""
+        if not self.internal:
+            return False
+        block = self.find(pointer)
+        return block is not None and block.base in self.internal
 
     # -- bytes -------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,48 @@
+"""How many orders a program has, counted without running them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hipfile_sim.explore.trace import Transition
+
+LIMIT = 200_000
+"""Positions of all processes together beyond which counting is given up."""
+
+
+def count_orders(transitions: Sequence[Transition]) -> int | None:
+    """The number of ways to interleave the transitions of a run, keeping only what must be kept.
+
+    That is: each process's own order, and what enables what (a submit before its command, a record before its wait, a
+    command before the host that waited for it). It speaks of the program as it ran once; a program that does different
+    things in different orders has other numbers.
+
+    Returns
+    -------
+    int or None
+        None when there are too many positions to count.
+    """
+    processes = sorted({transition.process for transition in transitions})
+    column = {process: index for index, process in enumerate(processes)}
+    chains: list[list[tuple[int, ...]]] = [[] for _ in processes]
+    positions = 1
+    for transition in transitions:
+        needs = [0] * len(processes)
+        for enabling in transition.enabling:
+            needs[column[enabling.process]] = max(needs[column[enabling.process]], enabling.number)
+        chains[column[transition.process]].append(tuple(needs))
+    for chain in chains:
+        positions *= len(chain) + 1
+        if positions > LIMIT:
+            return None
+    ways = {(0,) * len(processes): 1}
+    for _ in transitions:
+        following: dict[tuple[int, ...], int] = {}
+        for position, count in ways.items():
+            for index, chain in enumerate(chains):
+                at = position[index]
+                if at < len(chain) and all(have >= need for have, need in zip(position, chain[at], strict=True)):
+                    moved = (*position[:index], at + 1, *position[index + 1 :])
+                    following[moved] = following.get(moved, 0) + count
+        ways = following
+    return sum(ways.values())
