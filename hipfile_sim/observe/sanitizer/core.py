@@ -63,10 +63,20 @@ class Core(State):
                 if op.lane.completed >= op.last:
                     self._op_done(op)
         if not stack:
+            if call.name == "hipFileRead" or call.name == "hipFileWrite":
+                self._synchronous(call)
             for hook in self._on_return.get(call.name, ()):
                 hook(call)
             for hook in self._on_return.get("*", ()):
                 hook(call)
+
+    def _synchronous(self, call: Call) -> None:
+        """Blocking I/O reaches the file on the caller's thread; its copies are commands like any others."""
+        count = getattr(call.result, "count", 0)
+        space = self.file_space(call.args.get("handle", 0)) if count > 0 else None
+        if space is not None:
+            deed = Deed(None, 0, "host", call.name, call.site, None)
+            self._host_touch(Access(space, call.args.get("file_offset", 0), count, call.name == "hipFileWrite"), deed)
 
     def submitted(self, command: Command) -> None:
         state = self._lanes.get(command.lane.index) or self.lane_state(command.lane)
@@ -94,6 +104,7 @@ class Core(State):
             return None
         self.operations += 1
         op = Operation(call, object, command.lane, state.id, command.ticket, self.hb.release(actor))
+        self.names.name_file(op)
         self._ops[id(object)] = op
         state.unknown.append(op)
         if len(state.unknown) > UNKNOWN_LIMIT:
@@ -206,17 +217,8 @@ class Core(State):
                 self.slots.remove(unknown.popleft())
 
     def host_access(self, access: HostAccess) -> None:
-        space, start, length, write = access.access
-        actor = self.actor()
-        hb = self.hb
-        if space == MEM and (self._values or self._value_waits):
-            if write and any(start <= address < start + length for address in self._value_waits):
-                self._values[start] = hb.release(actor)
-                return
-            snapshot = None if write else self._values.get(start)
-            if snapshot is not None:
-                hb.acquire(actor, snapshot, Edge.VALUE)
-                return
+        if access.access.space == MEM and (self._values or self._value_waits) and self._value_touch(access.access):
+            return
         function = self.running_function()
         if function is None:
             deed = Deed(None, 0, "host", access.what, access.site, None)
@@ -224,14 +226,33 @@ class Core(State):
             deed = Deed(function.lane, function.ticket, "host", access.what, access.site or function.site, None)
         for hook in self._on_host_access:
             hook(access, deed)
+        self._host_touch(access.access, deed)
+
+    def _value_touch(self, access: Access) -> bool:
+        """Memory that streams wait on, or write values to, is how host and stream order each other, no race."""
+        _, start, length, write = access
+        if not write:
+            snapshot = self._values.get(start)
+            if snapshot is not None:
+                self.hb.acquire(self.actor(), snapshot, Edge.VALUE)
+            return snapshot is not None
+        waited_on = [address for address in self._value_waits if start <= address < start + length]
+        for address in waited_on:
+            self._values[address] = self.hb.release(self.actor())
+        return bool(waited_on)
+
+    def _host_touch(self, access: Access, deed: Deed) -> None:
+        space, start, length, write = access
+        actor = self.actor()
+        hb = self.hb
+        clock = hb.stamp(actor)
         found = self.shadow.access(
-            space, start, start + length, write,
-            actor=actor, clock=hb.stamp(actor), known=hb.clocks(actor), me=actor, info=deed,
-        )  # fmt: skip
+            space, start, start + length, write, actor=actor, clock=clock, known=hb.clocks(actor), me=actor, info=deed
+        )
         if found:
             self._clash(found, deed, write, space)
         for hook in self._on_touched:
-            hook(deed, (access.access,))
+            hook(deed, (access,))
         self._tick()
 
     def allocated(self, block: Block) -> None:

@@ -117,8 +117,8 @@ class Operation:
         The call that submits it has not returned.
     done : bool
         All its commands have run.
-    lost : bool
-        A finding says already that its slots are not what they were; the rest would follow from it.
+    lost : str
+        The id of the finding that says that its slots are not what they were, if any; the rest would follow from it.
     """
 
     __slots__ = (
@@ -153,23 +153,28 @@ class Operation:
         self.write = bool(object.write)
         self.site = call.site
         self.handle: int = args.get("handle", 0)
+        result = args.get("bytes_read_p") or args.get("bytes_written_p") or args.get("bytes_p", 0)
         self.slots: tuple[int, ...] = (
-            args.get("size_p", 0), args.get("file_offset_p", 0), args.get("buffer_offset_p", 0), args.get("bytes_p", 0)
-        )  # fmt: skip
+            args.get("size_p", 0),
+            args.get("file_offset_p", 0),
+            args.get("buffer_offset_p", 0),
+            result,
+        )
         self.values: tuple[int, ...] = (object.limit, object.file_offset, object.buffer_offset)
         self.bound = self.values
         self.flags = int(object.flags)
         self.address: int = object.buffer.base + object.buffer_offset
         self.registered_buffer = bool(object.buffer.registered)
         self.file_path = ""
-        self.file_space: Space = MEM
+        file = object.file
+        self.file_space: Space = ("file", file.info.dev, file.info.ino)
         self.lane = lane
         self.lane_id = lane_id
         self.last = ticket
         self.snapshot = snapshot
         self.open = True
         self.done = False
-        self.lost = False
+        self.lost = ""
 
     def slot_at(self, start: int, end: int) -> int:
         """Index of the slot that overlaps ``[start, end)``, or -1."""
@@ -292,6 +297,18 @@ class Names:
     def live(self) -> list[Block]:
         """Blocks that the program allocated and has not freed."""
         return [self._blocks[base] for base in self._bases if base not in self.internal]
+
+    def name_file(self, op: Operation) -> None:
+        """Learn the name of the file of `op`, and tell it."""
+        name = self.files.get(op.file_space)
+        if name is None:
+            fd = op.object.file.client_fd
+            try:
+                name = op.object.driver.files.path(fd)
+            except OSError:
+                pass
+            name = self.files[op.file_space] = name or f"descriptor {fd}"
+        op.file_path = name
 
     def file(self, space: Space) -> str:
         """The name of a file."""

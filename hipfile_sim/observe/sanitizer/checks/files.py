@@ -59,6 +59,7 @@ class Files(Family):
     def __init__(self, core: State) -> None:
         super().__init__(core)
         self._unsynced: dict[Space, Operation] = {}
+        self._lost: set[int] = set()
         self.calls = {"hipFileHandleDeregister": self._handle, "hipFileBufDeregister": self._buffer}
         self.returns = {"hipFileWrite": self._sync_write}
 
@@ -96,6 +97,8 @@ class Files(Family):
             self._descriptor(note)
         elif note.id == "result.hidden-errno":
             op = self.core.op_of(note.objects.get("operation"))
+            if op is not None and op.call.seq in self._lost:
+                return  # its descriptor is gone, and that was said
             self.core.report(DETAIL, note.message, () if op is None else (op.place(),), fix=DETAIL_FIX)
 
     def _descriptor(self, note: Note) -> None:
@@ -107,6 +110,7 @@ class Files(Family):
         except OSError:
             id = CLOSED
         ops = [op for op in self.core.pending() if op.handle == file.handle]
+        self._lost.update(op.call.seq for op in ops)
         places = (ops[0].place(),) if ops else (Place("use", "synchronous operation", note.site),)
         name = ops[0].file_path if ops else f"handle {file.handle:#x}"
         now = "now means another file" if id == REUSED else "is closed"
@@ -120,18 +124,6 @@ class Files(Family):
         )
 
     # -- durability --------------------------------------------------------------------------------------------------
-
-    def op_submitted(self, op: Operation) -> None:
-        file = op.object.file
-        space = ("file", file.info.dev, file.info.ino)
-        op.file_space = space
-        if space not in self.core.names.files:
-            try:
-                path = op.object.driver.files.path(file.client_fd)
-            except OSError:
-                path = None
-            self.core.names.files[space] = path or f"descriptor {file.client_fd}"
-        op.file_path = self.core.names.files[space]
 
     def op_done(self, op: Operation) -> None:
         if not op.write or op.object.value <= 0 or op.object.file.flags & (posix.O_SYNC | posix.O_DSYNC):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from hipfile_sim.engine.command import MEM
 from hipfile_sim.engine.errors import DeadlockError
 from hipfile_sim.observe.observer import Call, HostAccess, Note
-from hipfile_sim.observe.sanitizer.deeds import SLOT_NAMES, Deed
+from hipfile_sim.observe.sanitizer.deeds import Deed
 from hipfile_sim.observe.sanitizer.family import Family
 from hipfile_sim.observe.sanitizer.findings import Place, declare
 from hipfile_sim.observe.sanitizer.state import State
@@ -93,7 +93,14 @@ _ELSEWHERE = {
     "chunk.memory-fault",
     "cost.pageable-copy",
 }
-_INVALID_DIRECTION = 21
+_SLOT_PARAMETERS = {
+    "size_p": "size",
+    "file_offset_p": "file_offset",
+    "buffer_offset_p": "buffer_offset",
+    "bytes_read_p": "bytes_done",
+    "bytes_written_p": "bytes_done",
+}
+_DEFAULT = 4
 _INVALID_VALUE = 5022
 
 
@@ -179,17 +186,26 @@ class Host(Family):
             )
 
     def _copied(self, call: Call) -> None:
-        if call.result == _INVALID_DIRECTION:
+        side = self._wrong_side(call) if call.result else ""
+        if side:
             self.core.report(
                 POINTER,
-                f"{call.name} says that the {_wrong_side(call)} is host memory, but it is device memory",
+                f"{call.name} says that its {side} is host memory, but it is device memory; the call is refused",
                 (Place("call", call.name, call.site),),
                 fix="give the right direction, or hipMemcpyDefault",
             )
 
+    def _wrong_side(self, call: Call) -> str:
+        """The end of a copy that is said to be on the host and is not."""
+        kind = call.args.get("kind", _DEFAULT)
+        for side, on_host in (("destination", kind in (0, 2)), ("source", kind in (0, 1))):
+            block = self.core.names.find(call.args.get(side, 0))
+            if on_host and block is not None and block.kind == "device":
+                return side
+        return ""
+
     def _slots_in_device_memory(self, call: Call) -> None:
-        names = ("size_p", "file_offset_p", "buffer_offset_p", "bytes_p")
-        for name, slot in zip(names, SLOT_NAMES, strict=True):
+        for name, slot in _SLOT_PARAMETERS.items():
             block = self.core.names.find(call.args.get(name, 0))
             if block is not None and block.kind == "device":
                 self.core.report(
@@ -223,10 +239,6 @@ class Host(Family):
                 ),
                 fix="copy the bytes to host memory first",
             )
-
-
-def _wrong_side(call: Call) -> str:
-    return "destination" if call.args.get("kind") in (0, 2) else "source"
 
 
 _FIXES = {

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 from hipfile_sim.engine.command import MEM, Access, Command, Lane
 from hipfile_sim.observe.observer import Call, Note, Release
+from hipfile_sim.observe.sanitizer.deeds import Clash
 from hipfile_sim.observe.sanitizer.family import Family
 from hipfile_sim.observe.sanitizer.findings import Place, declare
 from hipfile_sim.observe.sanitizer.state import State
@@ -51,6 +53,17 @@ class Lifetimes(Family):
     def __init__(self, core: State) -> None:
         super().__init__(core)
         self.calls = {"hipStreamDestroy": self._destroy}
+        self._told: deque[tuple[int, int, Lane, int]] = deque(maxlen=64)
+        """Ranges that were reported, with the stream and the latest command that used them."""
+
+    def conflict(self, clash: Clash) -> bool:
+        """What was reported as freed in flight is not reported again as a race with its next owner."""
+        return clash.space == MEM and any(
+            start < clash.end
+            and clash.start < end
+            and any(deed.lane is lane and deed.ticket <= ticket for deed in (clash.earlier, clash.later))
+            for start, end, lane, ticket in self._told
+        )
 
     def freed(self, block: Block, internal: bool) -> None:
         if not internal:
@@ -79,10 +92,13 @@ class Lifetimes(Family):
         )
 
     def _check(self, id: str, start: int, end: int, place: Place, home: Lane | None, name: str) -> None:
+        if any(start < high and low < end for low, high, _, _ in self._told):
+            return
         user = self._user(start, end, home)
         if user is None:
             return
         lane = user[1]
+        self._told.append((start, end, lane, lane.submitted))
         at_home = f" and {home.name} does not wait for it" if home is not None else ""
         verb = "handed out again" if id == RECYCLED else "freed"
         self.core.report(
@@ -92,7 +108,6 @@ class Lifetimes(Family):
             missing=f"the host did not wait for {lane.name}{at_home}",
             fix=f"synchronise {lane.name}, or an event behind the command, before letting go of the memory",
         )
-        self.core.shadow.forget(MEM, start, end)
 
     def _user(self, start: int, end: int, home: Lane | None) -> tuple[Place, Lane] | None:
         """A command in flight on ``[start, end)`` that neither the host nor `home` is behind."""
@@ -100,6 +115,8 @@ class Lifetimes(Family):
         for actor, clock, deed, write in core.shadow.touched(MEM, start, end):
             if deed.lane is None or deed.kind == "host" or core.hb.knows(core.actor(), actor, clock):
                 continue
+            if deed.op is not None and deed.op.slot_at(start, end) >= 0:
+                continue  # a slot; there are checks of their own for those
             if home is None or not core.stream_waits(home, actor, clock):
                 return deed.place("write" if write else "read", core.names.describe(MEM, start, end)), deed.lane
         for op in core.pending():

@@ -33,6 +33,7 @@ LOOK = 1 << 16
 class _Raw(NamedTuple):
     what: str
     site: Site | None
+    fresh: bool
 
 
 class Poison(Family):
@@ -44,14 +45,14 @@ class Poison(Family):
 
     def allocated(self, block: Block, internal: bool) -> None:
         if not internal and block.kind != "registered" and self._byte() is not None:
-            tag = _Raw(f"{block.kind} block {block.id} was allocated and never written", block.site)
+            tag = _Raw(f"{block.kind} block {block.id} was allocated and never written", block.site, True)
             self._raw.add(block.base, block.base + block.size, tag)
 
     def freed(self, block: Block, internal: bool) -> None:
         self._raw.remove(block.base, block.base + block.size)
         if not internal and block.kind != "registered" and self._byte() is not None:
             call = self.core.current_call()
-            tag = _Raw(f"{block.kind} block {block.id} was freed", call.site if call else None)
+            tag = _Raw(f"{block.kind} block {block.id} was freed", call.site if call else None, False)
             self._raw.add(block.base, block.base + block.size, tag)
 
     def _byte(self) -> int | None:
@@ -91,7 +92,7 @@ class Poison(Family):
         for low, high, tag in found:
             length = min(high - low, LOOK)
             data = self.core.machine.memory.read(low, length)
-            if data is None or bytes([byte]) * min(RUN, length) not in data:
+            if data is None or not (bytes([byte]) * min(RUN, length) in data or (tag.fresh and not any(data))):
                 continue  # written by code that nobody saw
             place = deed.op.place() if deed.op is not None else deed.place("write")
             self.core.report(

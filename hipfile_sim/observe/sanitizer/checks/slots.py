@@ -115,7 +115,7 @@ class Slots(Family):
         )
 
     def _changed(self, op: Operation, index: int, other: Deed) -> None:
-        op.lost = True
+        op.lost = CHANGED
         slot = SLOT_NAMES[index]
         self.core.report(
             CHANGED,
@@ -129,7 +129,7 @@ class Slots(Family):
         )
 
     def _fixed(self, op: Operation, index: int, other: Deed | None, now: int | None = None) -> None:
-        op.lost = True
+        op.lost = FIXED
         slot = SLOT_NAMES[index]
         change = "" if now is None else f" from {op.values[index]} to {now}"
         places = (op.place(),) if other is None else (op.place(), other.place("write"))
@@ -161,7 +161,7 @@ class Slots(Family):
 
     def _forgive(self, op: Operation) -> None:
         """A finding about `op` that says more is on its way: take back the one that only follows from it."""
-        op.lost = True
+        op.lost = REUSED
         self.core.retract(CHANGED, op.site)
 
     def _who_waits(self, op: Operation) -> str:
@@ -176,7 +176,7 @@ class Slots(Family):
     def op_submitted(self, op: Operation) -> None:
         result = op.slots[3]
         for other in self.core.slots.hits(result, result + SLOT):
-            if not other.lost and not self.core.settle(other):
+            if other.lost in ("", CHANGED) and not self.core.settle(other):
                 self._reused(other, op, Deed(op.lane, op.last, "cleanup", None, op.site, op))
                 return
 
@@ -211,7 +211,7 @@ class Slots(Family):
                 if op.fixed(index):
                     self._fixed(op, index, None, now[index])
                     return
-                op.lost = True
+                op.lost = CHANGED
                 slot = SLOT_NAMES[index]
                 self.core.report(
                     CHANGED,
@@ -232,8 +232,8 @@ class Slots(Family):
                     self._gone(op, release)
 
     def _gone(self, op: Operation, release: Release) -> None:
-        op.lost = True
         collected = release.kind == "collected"
+        op.lost = COLLECTED if collected else DEAD
         how = {"collected": "garbage collected", "scope": "left by the program", "freed": "freed"}
         self.core.report(
             COLLECTED if collected else DEAD,
@@ -246,17 +246,23 @@ class Slots(Family):
         )
 
     def note(self, note: Note) -> None:
-        if note.id == "submit.dangling-slot":
+        if note.id == "submit.dangling-slot" and not self._on_device():
             op = self.core.op_of(note.objects.get("operation"))
             if op is not None:
                 if op.lost:
                     return
-                op.lost = True
+                op.lost = DEAD
             call = self.core.current_call()
             place = op.place() if op is not None else Place("submit", call.name if call else "operation", note.site)
             self.core.report(
                 DEAD, note.message, (place,), fix="keep the slots alive until the stream has been synchronised"
             )
+
+    def _on_device(self) -> bool:
+        """Whether a slot of the current call is device memory: another check says so."""
+        call = self.core.current_call()
+        blocks = [self.core.names.find(p) for name, p in call.args.items() if name.endswith("_p")] if call else []
+        return any(block is not None and block.kind == "device" for block in blocks)
 
     def finish(self) -> None:
         """Operations that never ran publish nothing, but whoever has read their results was too early all the same."""

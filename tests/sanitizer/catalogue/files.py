@@ -1,0 +1,123 @@
+"""Descriptors, registrations and durability."""
+
+from __future__ import annotations
+
+import os
+
+from catalogue.registry import right, wrong
+from catalogue.world import World
+from hipfile_sim.driver.codes import FileDescr
+
+
+@wrong(
+    "fd.closed-in-flight",
+    twin="descriptor_closed_after_deregister",
+    cases="C16",
+    schedules="lazy",
+    faces="model torch c",
+)
+def descriptor_closed_in_flight(w: World) -> None:
+    file, buffer, stream = w.file(flags=os.O_RDWR | os.O_DIRECT), w.buffer(), w.stream()
+    io = w.read(file, buffer, w.slots(), stream)
+    w.close_fd(file)
+    w.sync(stream)
+    assert io.bytes_done == 4096, "registered with O_DIRECT: the library reads through its own descriptor"
+
+
+@right("descriptor_closed_in_flight", cases="C16", faces="model torch c")
+def descriptor_closed_after_deregister(w: World) -> None:
+    file, buffer, stream = w.file(), w.buffer(), w.stream()
+    w.read(file, buffer, w.slots(), stream)
+    w.sync(stream)
+    w.hipfile.hipFileHandleDeregister(file)
+    w.close_fd(file)
+
+
+@wrong(
+    "fd.recycled-in-flight",
+    twin="descriptor_closed_after_deregister",
+    cases="C16",
+    schedules="lazy",
+    faces="model torch c",
+)
+def descriptor_recycled_in_flight(w: World) -> None:
+    file, buffer, stream = w.file(), w.buffer(), w.stream()
+    w.read(file, buffer, w.slots(), stream)
+    fd = w.close_fd(file)
+    other = os.open(w.path("other.bin"), os.O_RDWR)
+    assert other == fd
+    try:
+        w.sync(stream)
+    finally:
+        w._fds[file] = other
+
+
+@wrong("deregister.in-flight", twin="handle_deregistered_after_sync", faces="model torch c")
+def handle_deregistered_in_flight(w: World) -> None:
+    file, buffer, stream = w.file(), w.buffer(), w.stream()
+    w.read(file, buffer, w.slots(), stream)
+    w.hipfile.hipFileHandleDeregister(file)
+    w.sync(stream)
+
+
+@right("handle_deregistered_in_flight", faces="model torch c")
+def handle_deregistered_after_sync(w: World) -> None:
+    file, buffer, stream = w.file(), w.buffer(), w.stream()
+    w.read(file, buffer, w.slots(), stream)
+    w.sync(stream)
+    w.hipfile.hipFileHandleDeregister(file)
+    w.ok(w.hipfile.hipFileBufDeregister(buffer))
+
+
+@wrong("deregister.in-flight", twin="handle_deregistered_after_sync", faces="model torch c")
+def buffer_deregistered_in_flight(w: World) -> None:
+    file, buffer, stream, event, other = w.file(), w.buffer(), w.stream(), w.event(), w.stream(register=False)
+    w.read(file, buffer, w.slots(), stream)
+    w.record(event, stream)
+    w.wait(other, event)  # holds up the other stream, not the host
+    w.hipfile.hipFileBufDeregister(buffer)
+    w.sync(stream)
+
+
+@wrong("data.unsynced-write", twin="write_synced", faces="model torch c")
+def write_never_synced(w: World) -> None:
+    w.fsync_at_end = False
+    file, buffer, stream = w.file(), w.buffer(), w.stream()
+    w.write(file, buffer, w.slots(), stream)
+    w.sync(stream)
+
+
+@right("write_never_synced", faces="model torch c")
+def write_synced(w: World) -> None:
+    w.fsync_at_end = False
+    file, buffer, stream = w.file(), w.buffer(), w.stream()
+    w.write(file, buffer, w.slots(), stream)
+    w.sync(stream)
+    w.fsync(file)
+
+
+@right("write_never_synced", faces="model torch c")
+def write_to_a_synchronous_descriptor(w: World) -> None:
+    w.fsync_at_end = False
+    file, buffer, stream = w.file(flags=os.O_RDWR | os.O_DSYNC), w.buffer(), w.stream()
+    w.write(file, buffer, w.slots(), stream)
+    w.sync(stream)
+
+
+@right("write_never_synced", faces="model torch c")
+def synchronous_write_syncs(w: World) -> None:
+    w.fsync_at_end = False
+    file, buffer = w.file(), w.buffer()
+    assert w.hipfile.hipFileWrite(file, buffer, 4096, 0, 0).count == 4096
+
+
+@wrong("data.error-detail-lost", twin="write_synced", cases="C07 C14", faces="model torch c")
+def full_disk_looks_like_any_error(w: World) -> None:
+    w.fsync_at_end = False
+    buffer, stream = w.buffer(), w.stream()
+    fd = os.open("/dev/full", os.O_RDWR)
+    file = w.ok(w.hipfile.hipFileHandleRegister(FileDescr(1, fd)))
+    w._fds[file] = fd
+    io = w.write(file, buffer, w.slots(), stream)
+    w.sync(stream)
+    assert io.bytes_done == -1

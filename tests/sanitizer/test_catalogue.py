@@ -1,0 +1,105 @@
+"""Each wrong program has exactly its report, each right one none; and every edge and every check is needed."""
+
+from __future__ import annotations
+
+import pytest
+from catalogue import PROGRAMS, Program, load
+from catalogue.world import World
+
+from hipfile_sim.observe.sanitizer import CHECKS, Edge, Sanitizer
+
+load()
+SCHEDULES = ("parallel", "lazy", "eager", "roundrobin", "seeded:1", "seeded:2")
+PAIRS = [
+    pytest.param(program, schedule, id=f"{program.name}-{schedule}")
+    for program in PROGRAMS.values()
+    for schedule in (program.schedules or SCHEDULES)
+]
+
+
+def run(program: Program, schedule: str = "", sanitizer: Sanitizer | None = None, **options: object) -> Sanitizer:
+    """Run a program to its end."""
+    schedule = schedule or (program.schedules or SCHEDULES)[0]
+    with World(sanitizer, schedule=schedule, **{**program.options, **options}) as world:  # type: ignore[arg-type]
+        program.body(world)
+    child = getattr(world, "from_child", None)
+    if child is not None:
+        world.sanitizer.child_ids = child  # type: ignore[attr-defined]
+    return world.sanitizer
+
+
+def ids(sanitizer: Sanitizer) -> set[str]:
+    """Ids that were found, by a forked child too."""
+    return {finding.id for finding in sanitizer.findings} | set(getattr(sanitizer, "child_ids", ()))
+
+
+@pytest.mark.parametrize(("program", "schedule"), PAIRS)
+def test_exactly_its_report(program: Program, schedule: str) -> None:
+    sanitizer = run(program, schedule)
+    expected = {program.expected} if program.expected else set()
+    assert ids(sanitizer) == expected, sanitizer.format(colour=False)
+
+
+@pytest.mark.parametrize("program", [p for p in PROGRAMS.values() if p.expected], ids=lambda p: p.name)
+def test_reports_are_complete(program: Program) -> None:
+    """Both places where there are two, user lines only, and something to do about it."""
+    for finding in run(program).findings:
+        assert finding.places
+        assert finding.message
+        assert finding.fix
+        for place in finding.places:
+            if place.site is not None:
+                assert "catalogue" in place.site.filename, place
+
+
+def test_there_are_enough() -> None:
+    wrong = [p for p in PROGRAMS.values() if p.expected]
+    right = [p for p in PROGRAMS.values() if not p.expected]
+    assert len(wrong) + len(right) >= 60
+    assert len(right) >= 30
+    for program in PROGRAMS.values():
+        assert program.twin in PROGRAMS, f"{program.name} has no twin {program.twin}"
+        assert bool(PROGRAMS[program.twin].expected) != bool(program.expected)
+
+
+def test_every_case_is_there() -> None:
+    have = {case for program in PROGRAMS.values() for case in program.cases}
+    wanted = "C01 C05 C06 C16 C17 C18 C19 C20 C21 C22 C23 C24 C25 C29 C30 C32 C38 C39"
+    assert set(wanted.split()) <= have
+
+
+# -- mutations: what is taken away must be missed
+
+_BY_EDGE = {
+    Edge.ENQUEUE: "upload_then_sync",
+    Edge.STREAM_ORDER: "store_of_written_memory",
+    Edge.STREAM_SYNC: "download_then_sync",
+    Edge.EVENT_SYNC: "slots_reused_after_event",
+    Edge.DEVICE_SYNC: "device_synchronised",
+    Edge.COPY_SYNC: "plain_copy_blocks",
+    Edge.FREE_SYNC: "free_waits_for_the_device",
+    Edge.QUERY: "order_through_a_query",
+    Edge.EVENT_WAIT: "store_after_kernel",
+    Edge.NULL_STREAM: "null_stream_orders_blocking",
+    Edge.HOST_FUNCTION: "host_function_writes_in_order",
+    Edge.VALUE: "flag_between_streams",
+    Edge.THREAD: "thread_joined_before_the_write",
+}
+
+
+@pytest.mark.parametrize("edge", list(Edge), ids=lambda edge: edge.name)
+def test_every_edge_is_needed(edge: Edge) -> None:
+    """With one kind of edge gone, a right program is reported."""
+    program = PROGRAMS[_BY_EDGE[edge]]
+    assert program.expected is None
+    assert not run(program).findings
+    mutant = Sanitizer(dropped=[edge], host_threads=program.options.get("host_threads", "assumed"))
+    assert run(program, sanitizer=mutant).findings, f"nothing in the catalogue needs {edge.name}"
+
+
+@pytest.mark.parametrize("check", sorted(set(CHECKS) - {"model.remark"}))
+def test_every_check_is_needed(check: str) -> None:
+    """With one check gone, a wrong program passes for right."""
+    caught = [program for program in PROGRAMS.values() if program.expected == check]
+    assert caught, f"no program of the catalogue is reported with {check}"
+    assert check not in ids(run(caught[0], sanitizer=Sanitizer(without=[check])))
