@@ -21,6 +21,10 @@ class Entry(NamedTuple):
 #: One line a command, in the order of the help. To add a command, write its module and add its line.
 COMMANDS = {
     "run": Entry("run", "Run a Python program on an emulated GPU, unchanged."),
+    "exec": Entry("exec_cmd", "Run any program with the emulated libraries in place of ROCm's."),
+    "prefix": Entry(
+        "prefix_cmd", "Print a folder that looks like ROCm: libraries, headers, CMake and pkg-config files."
+    ),
     "env": Entry("env", "Show what the environment variables of hipFile resolve to, and why."),
     "doctor": Entry("doctor", "Show what of real hardware, libraries and tools is here."),
     "profiles": Entry("profiles", "List the releases that the model can be."),

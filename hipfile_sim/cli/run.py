@@ -95,14 +95,19 @@ def command(
     os.environ.update(env)
     # By name: the model must not depend on its doubles, and this is the one place where the two are put together.
     mock: Any = import_module("hipfile_mock")
-    session = mock.install(
-        profile,
-        schedule=chosen,
-        engine=engine,
-        devices=devices,
-        strict=None if check == "off" else False,
-        observers=[] if trace is None else [trace],
-    )
+    wanted: dict[str, Any] = {
+        "schedule": chosen,
+        "engine": engine,
+        "devices": devices,
+        "strict": None if check == "off" else False,
+        "observers": [] if trace is None else [trace],
+    }
+    session = mock.install(profile, **wanted)
+    if session.faces.get("hip_python"):  # AMD's wheels are here, but nothing that they could load
+        in_place = [name for name, why_not in session.faces.items() if not why_not]
+        mock.uninstall()
+        session = mock.install(profile, faces=[*in_place, "hip_python-double"], **wanted)
+        click.echo("hipfile-sim: HIP-Python's own modules find no emulated C library; its double stands in", err=True)
     found: list[str] = []
     try:
         code = execute(target, arguments, is_module=module is not None, full_traceback=full_traceback)
