@@ -13,6 +13,7 @@ The file::
     schedule = "seeded:7"
     devices = 2
     trace = "out.trace.json"          # Chrome trace, written when the program ends
+    include = "base.toml"             # another such file; what stands here wins
 
     [hip]                             # HipSettings by name
     device_memory = 1073741824
@@ -139,15 +140,22 @@ def load(environ: Mapping[str, str] | None = None, *, default_profile: str = NEW
     )
 
 
-def _file(path: str) -> dict[str, Any]:
+def _file(path: str, including: tuple[Path, ...] = ()) -> dict[str, Any]:
     if not path:
         return {}
     try:
-        return tomllib.loads(Path(path).read_text())
+        values = tomllib.loads(Path(path).read_text())
     except OSError as error:
         raise ConfigError(f"HIPFILE_SIM_CONFIG={path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"HIPFILE_SIM_CONFIG={path}: not TOML: {error}") from None
+    base = values.pop("include", None)
+    if base is None:
+        return values
+    here = Path(path).resolve()
+    if here in including:
+        raise ConfigError(f"{path} includes itself, by way of {', '.join(map(str, including))}")
+    return {**_file(str(here.parent / str(base)), (*including, here)), **values}
 
 
 def _section(values: dict[str, Any], name: str) -> dict[str, Any]:
