@@ -135,6 +135,10 @@ class Memory:
         insort(self._dead_bases, block.base)
         self._arena(block.kind, block.device).give(block.base, self._span(block.size))
 
+    def device_arenas(self) -> list[Arena]:
+        """The address space of each device that has had an allocation."""
+        return [arena for arena in self._device_arenas if arena is not None]
+
     def new_handle(self) -> int:
         """An address that is unique on this machine and can never be read."""
         if self._reserved is None:
