@@ -169,7 +169,7 @@ class StepEngine(Engine):
         slow: list[Option] = []
         needed = self._needed(targets) if targets is not None and self.schedule.wants_needed else None
         if settle and self._workers:
-            for worker in self._workers.values():
+            for worker in list(self._workers.values()):  # settling lets go of the lock: others may add workers
                 worker.settle()
         one_thread_busy = self._one_thread_busy()
         costs = self.costs
