@@ -1,0 +1,179 @@
+"""The double over a CPU build of torch: what is put where, and how it is taken away."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.utils._device
+
+from hipfile_mock.faces.torch import ops  # noqa: F401  the operations register themselves
+from hipfile_mock.faces.torch.bindings import bindings, cudart
+from hipfile_mock.faces.torch.factories import install_factories, pin
+from hipfile_mock.faces.torch.guard import DeviceGuard, GuardUnavailable
+from hipfile_mock.faces.torch.kernels import fallback, specials, stack
+from hipfile_mock.faces.torch.patches import Patches
+from hipfile_mock.faces.torch.session import Session
+from hipfile_mock.faces.torch.streams import EVENT, STREAM
+from hipfile_mock.install import FaceUnavailable
+from hipfile_sim.hip.codes import HipError
+
+if TYPE_CHECKING:
+    from hipfile_sim.machine import Machine
+
+__all__ = ["install", "refuse_real_build"]
+
+_lock = threading.RLock()
+_patches = Patches()
+_libraries: list[Any] = []
+_resident: list[Any] = []
+_guard: list[DeviceGuard] = []
+
+
+def refuse_real_build(force: bool = False) -> None:
+    """Leave builds of torch alone that have GPUs of their own.
+
+    Raises
+    ------
+    FaceUnavailable
+        This is one. `force` changes the message only: the double lives in the places that a CPU build leaves empty.
+    """
+    if stack or not hasattr(torch._C, "_cuda_getDeviceCount"):
+        return
+    kind = f"ROCm {torch.version.hip}" if torch.version.hip else f"CUDA {torch.version.cuda}"
+    advice = (
+        "it cannot be replaced from outside; run the tests with the CPU build of torch"
+        if force
+        else "it is left alone: use the CPU build of torch to have the emulated one"
+    )
+    raise FaceUnavailable(f"torch {torch.__version__} is a build with {kind}, which has its own torch.cuda; {advice}")
+
+
+def install(machine: Machine, *, force: bool = False) -> Callable[[], None]:
+    """Make ``cuda:0``, ``cuda:1`` … of torch the devices of `machine`.
+
+    Returns
+    -------
+    callable
+        Takes it back. Installations nest; each is taken back in the reverse order.
+
+    Raises
+    ------
+    FaceUnavailable
+        torch is a build with CUDA or ROCm, or one that this double does not fit.
+    """
+    with _lock:
+        refuse_real_build(force)
+        first = not stack
+        session = Session(machine)
+        stack.append(session)
+        undo_state = Patches()
+        try:
+            if first:
+                _put_in_place()
+            _fresh_state(undo_state, session)
+        except BaseException:
+            stack.remove(session)
+            undo_state.undo()
+            if first:
+                _take_away()
+            raise
+
+    def undo() -> None:
+        with _lock:
+            session.close()
+            stack.remove(session)
+            undo_state.undo()
+            if not stack:
+                _take_away()
+
+    return undo
+
+
+def _fresh_state(patches: Patches, session: Session) -> None:
+    """What `torch.cuda` remembers belongs to one machine."""
+    cuda = torch.cuda
+    patches.set(cuda, "_initialized", False)
+    patches.set(cuda, "_cached_device_count", None)
+    patches.set(cuda, "_queued_calls", list(cuda._queued_calls))
+    patches.set(cuda, "default_generators", ())
+    patches.set(cuda, "_get_device_properties", None)
+    cuda.is_bf16_supported.cache_clear() if hasattr(cuda.is_bf16_supported, "cache_clear") else None
+
+
+def _put_in_place() -> None:
+    patches = _patches
+    for name, value in bindings().items():
+        patches.set(torch._C, name, value)
+    for name, value in STREAM.items():
+        patches.set(torch._C._CudaStreamBase, name, staticmethod(value) if name == "__new__" else value)
+    for name, value in EVENT.items():
+        patches.set(torch._C._CudaEventBase, name, staticmethod(value) if name == "__new__" else value)
+    cuda = torch.cuda
+    found = bindings()
+    patches.set(cuda, "_cudart", cudart())
+    patches.set(cuda, "_HAS_PYNVML", False)
+    patches.set(cuda, "_HAS_AMDSMI", False)
+    patches.set(cuda, "_exchange_device", found["_cuda_exchangeDevice"])
+    patches.set(cuda, "_maybe_exchange_device", found["_cuda_maybeExchangeDevice"])
+    patches.set(cuda.graphs, "_cuda_isCurrentStreamCapturing", found["_cuda_isCurrentStreamCapturing"])
+    patches.set(torch.version, "hip", _hip_version())
+    install_factories(patches)
+    _register()
+
+
+def _hip_version() -> str:
+    code, version = stack[-1].hip.hipRuntimeGetVersion()
+    if code != HipError.hipSuccess:
+        return "0.0.0"
+    return f"{version // 10**7}.{version // 10**5 % 100}.{version % 10**5}"
+
+
+def _register() -> None:
+    """Hand torch's dispatcher the kernels, and the device guard."""
+    if not _resident:
+        resident = torch.library.Library("_", "IMPL")
+        resident.fallback(fallback, "CUDA")
+        _resident.append(resident)  # stays: afterwards it says what a CPU build says, see `fallback`
+    library = torch.library.Library("aten", "IMPL")
+    _libraries.append(library)
+    for op, function in specials().items():
+        library.impl(op, functools.partial(_on_stack, function), "CUDA")
+    library.impl("is_pinned", _is_pinned, "CPU")
+    library.impl("_pin_memory", _pin_memory, "CPU")
+    try:
+        guard = DeviceGuard(lambda: stack[-1].device, lambda device: _switch(device))
+        guard.install()
+    except GuardUnavailable as error:
+        raise FaceUnavailable(f"the torch double does not fit this build of torch: {error}") from error
+    _guard.append(guard)
+
+
+def _take_away() -> None:
+    while _guard:
+        _guard.pop().uninstall()
+    while _libraries:
+        _libraries.pop()._destroy()
+    _patches.undo()
+
+
+def _on_stack(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    return function(stack[-1], *args, **kwargs)
+
+
+def _switch(device: int) -> None:
+    stack[-1].switch(device)
+
+
+def _is_pinned(self: torch.Tensor, device: Any = None) -> bool:
+    if not self.numel():
+        return False
+    block = stack[-1].memory.find(self.untyped_storage().data_ptr())
+    return block is not None and block.kind in ("pinned", "registered", "managed")
+
+
+def _pin_memory(self: torch.Tensor, device: Any = None) -> torch.Tensor:
+    return pin(self, copy=True)

@@ -1,0 +1,411 @@
+"""Operations that are more than a kernel over their arguments: memory, copies, values for the host, indexing."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from hipfile_mock.faces.torch.dlpack import CPU, contiguous
+from hipfile_mock.faces.torch.footprint import accesses, row_spans, rows_of, tensor_spans
+from hipfile_mock.faces.torch.kernels import META, Call, alias, generic, info_of, special
+from hipfile_mock.faces.torch.session import Session
+from hipfile_sim.hip.codes import MemcpyKind
+
+__all__: list[str] = []
+
+aten = torch.ops.aten
+_META_DEVICE = torch.device("meta")
+_SET = aten.set_.source_Storage_storage_offset
+
+# ------------------------------------------------------------------------------------------------------------- memory
+
+
+@special(aten.empty.memory_format)
+def _empty(
+    session: Session,
+    size: Sequence[int],
+    *,
+    dtype: torch.dtype | None = None,
+    layout: Any = None,
+    device: torch.device | None = None,
+    pin_memory: bool | None = None,
+    memory_format: torch.memory_format | None = None,
+) -> torch.Tensor:
+    stride: Sequence[int] | None = None
+    dtype = dtype or torch.get_default_dtype()
+    _strided_and_not_pinned(layout, pin_memory)
+    if (memory_format is not None and memory_format != torch.contiguous_format) or any(n < 0 for n in size):
+        model = aten.empty.memory_format.redispatch(
+            META, size, dtype=dtype, device=_META_DEVICE, memory_format=memory_format
+        )
+        stride = model.stride()
+    _first_use()
+    return session.new_tensor(list(size), stride, dtype, session.index(device))
+
+
+@special(aten.empty_strided.default)
+def _empty_strided(
+    session: Session,
+    size: Sequence[int],
+    stride: Sequence[int],
+    *,
+    dtype: torch.dtype | None = None,
+    layout: Any = None,
+    device: torch.device | None = None,
+    pin_memory: bool | None = None,
+) -> torch.Tensor:
+    _strided_and_not_pinned(layout, pin_memory)
+    _first_use()
+    return session.new_tensor(list(size), list(stride), dtype or torch.get_default_dtype(), session.index(device))
+
+
+def _strided_and_not_pinned(layout: Any, pin_memory: bool | None) -> None:
+    if pin_memory:
+        raise RuntimeError("Only dense CPU tensors can be pinned")
+    if layout is not None and layout != torch.strided:
+        raise NotImplementedError(f"layout {layout} on an emulated GPU: only strided tensors are modelled")
+
+
+def _first_use() -> None:
+    if not torch.cuda._initialized:
+        torch.cuda._lazy_init()
+
+
+@special(aten.set_.source_Storage)
+def _set_storage(session: Session, self: torch.Tensor, source: torch.UntypedStorage) -> torch.Tensor:
+    return _SET.redispatch(CPU, self, source, 0, [source.nbytes() // self.element_size()], [1])
+
+
+@special(aten.set_.source_Storage_storage_offset)
+def _set_storage_offset(session: Session, *args: Any) -> torch.Tensor:
+    return _SET.redispatch(CPU, *args)
+
+
+@special(aten.set_.source_Tensor)
+def _set_tensor(session: Session, self: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+    geometry = (source.storage_offset(), list(source.shape), list(source.stride()))
+    return _SET.redispatch(CPU, self, source.untyped_storage(), *geometry)
+
+
+@special(aten.is_set_to.default)
+def _is_set_to(session: Session, self: torch.Tensor, tensor: torch.Tensor) -> bool:
+    return bool(aten.is_set_to.default.redispatch(CPU, self, tensor))
+
+
+@special(aten.set_.default)
+def _set_nothing(session: Session, self: torch.Tensor) -> torch.Tensor:
+    nothing = session.new_tensor([0], None, self.dtype, int(self.device.index))
+    return _set_storage(session, self, nothing.untyped_storage())
+
+
+@special(aten.resize_.default)
+def _resize(
+    session: Session, self: torch.Tensor, size: Sequence[int], *, memory_format: torch.memory_format | None = None
+) -> torch.Tensor:
+    """The storage grows by being replaced; what was in it is copied, as torch does."""
+    size = list(size)
+    if memory_format not in (None, torch.contiguous_format):
+        raise NotImplementedError("resize_ with a memory format on an emulated GPU: resize, then copy")
+    stride = contiguous(size)
+    need = (self.storage_offset() + (0 if 0 in size else _product(size))) * self.element_size()
+    storage = self.untyped_storage()
+    if need > storage.nbytes():
+        index = int(self.device.index)
+        grown = session.new_tensor([need], None, torch.uint8, index)
+        if storage.nbytes():
+            code = session.hip.hipMemcpyAsync(
+                grown.data_ptr(),
+                storage.data_ptr(),
+                storage.nbytes(),
+                MemcpyKind.hipMemcpyDeviceToDevice,
+                session.current(index).handle,
+            )
+            session.check(code)
+        storage = grown.untyped_storage()
+    _SET.redispatch(CPU, self, storage, self.storage_offset(), size, stride)
+    return self
+
+
+def _product(size: Sequence[int]) -> int:
+    result = 1
+    for n in size:
+        result *= n
+    return result
+
+
+@special(aten.record_stream.default)
+def _record_stream(session: Session, self: torch.Tensor, s: Any) -> None:
+    piece = session.piece_of(self)
+    if piece is not None:
+        session.allocators[int(self.device.index)].record(piece, session.stream(s.stream_id, s.device_index))
+
+
+@special(aten.is_pinned.default)
+def _is_pinned(session: Session, self: torch.Tensor, device: Any = None) -> bool:
+    return False
+
+
+@special(aten._pin_memory.default)
+def _pin_memory(session: Session, self: torch.Tensor, device: Any = None) -> torch.Tensor:
+    raise RuntimeError(f"cannot pin '{self.type()}' only dense CPU tensors can be pinned")
+
+
+# ------------------------------------------------------------------------------------------------------------- filling
+
+
+@special(aten.zero_.default)
+def _zero(session: Session, self: torch.Tensor) -> torch.Tensor:
+    target = alias(session, self)
+    zero = aten.zero_.default
+    fill = functools.partial(zero.redispatch, CPU, target)
+    session.launch(int(self.device.index), fill, (), tensor_spans(self), "aten::zero_")
+    return self
+
+
+# ------------------------------------------------------------------------------------------------------------- copies
+
+
+@special(aten.copy_.default)
+def _copy(session: Session, self: torch.Tensor, src: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
+    if self.is_cuda and src.is_cuda and self.device == src.device:
+        return generic(session, aten.copy_.default, (self, src, non_blocking), {})
+    if src.shape != self.shape:
+        src = src.expand(self.shape)
+    if self.numel() == 0:
+        return self
+    same = self.dtype == src.dtype
+    if same and self.is_contiguous() and src.is_contiguous():
+        _move(session, self, src, non_blocking)
+        return self
+    if self.is_cuda:  # the bytes travel dense and in their last dtype
+        target = self if self.is_contiguous() else torch.empty_like(self, memory_format=torch.contiguous_format)
+        source = src.to(self.dtype).contiguous()
+    else:
+        target = (
+            self
+            if same and self.is_contiguous()
+            else torch.empty_like(self, dtype=src.dtype, memory_format=torch.contiguous_format)
+        )
+        source = src.contiguous()
+    _move(session, target, source, non_blocking)
+    if target is not self:
+        self.copy_(target, non_blocking)
+    return self
+
+
+def _move(session: Session, to: torch.Tensor, source: torch.Tensor, non_blocking: bool) -> None:
+    """Copy dense memory between host and device or between devices."""
+    hip = session.hip
+    nbytes = to.numel() * to.element_size()
+    addresses = (to.data_ptr(), source.data_ptr(), nbytes)
+    if to.is_cuda and source.is_cuda:
+        there, here = int(to.device.index), int(source.device.index)
+        stream, waiter = session.current(here), session.current(there)
+        session.order(waiter, stream)
+        with session.on(here):
+            session.check(hip.hipMemcpyAsync(*addresses, MemcpyKind.hipMemcpyDeviceToDevice, stream.handle))
+        session.order(stream, waiter)
+        return
+    cuda, host = (to, source) if to.is_cuda else (source, to)
+    kind = MemcpyKind.hipMemcpyHostToDevice if to.is_cuda else MemcpyKind.hipMemcpyDeviceToHost
+    index = int(cuda.device.index)
+    stream = session.current(index)
+    with session.on(index):
+        if non_blocking:
+            session.check(hip.hipMemcpyAsync(*addresses, kind, stream.handle))
+            session.host.record(host, stream)
+        else:
+            session.check(hip.hipMemcpyWithStream(*addresses, kind, stream.handle))
+
+
+@special(aten._to_copy.default)
+def _to_copy(
+    session: Session,
+    self: torch.Tensor,
+    *,
+    dtype: torch.dtype | None = None,
+    layout: Any = None,
+    device: torch.device | None = None,
+    pin_memory: bool | None = None,
+    non_blocking: bool = False,
+    memory_format: torch.memory_format | None = None,
+) -> torch.Tensor:
+    _strided_and_not_pinned(layout, None)
+    dtype = dtype or self.dtype
+    device = device if device is not None else self.device
+    shape = aten.empty_strided.default.redispatch(
+        META, self.shape, self.stride(), dtype=self.dtype, device=_META_DEVICE
+    )
+    model = torch.empty_like(shape, dtype=dtype, memory_format=memory_format or torch.preserve_format)
+    size, stride = list(model.shape), list(model.stride())
+    if device.type == "cuda":
+        result = session.new_tensor(size, stride, dtype, session.index(device))
+    elif device.type == "cpu" and (non_blocking or pin_memory):
+        result = session.host.new_tensor(size, stride, dtype)  # torch pins the target of such a copy, too
+    else:
+        result = torch.empty_strided(size, stride, dtype=dtype, device=device)
+    if device.type != "meta":
+        result.copy_(self, non_blocking)
+    return result
+
+
+# ------------------------------------------------------------------------------------------------- values for the host
+
+
+@special(aten._local_scalar_dense.default)
+def _item(session: Session, self: torch.Tensor) -> Any:
+    """The value, copied to the host in the current stream, which is then waited for."""
+    host = torch.empty_like(self, device="cpu")
+    _move(session, host, self, non_blocking=False)
+    return host.item()
+
+
+@special(aten.equal.default)
+def _equal(session: Session, self: torch.Tensor, other: torch.Tensor) -> bool:
+    if self.shape != other.shape:
+        return False
+    return bool(Call(session, aten.equal.default, info_of(aten.equal.default), (self, other), {}).run_now())
+
+
+@special(aten._fused_sdp_choice.default)
+def _attention_kernel(session: Session, *args: Any, **kwargs: Any) -> int:
+    """The one that is made of simpler operations."""
+    return int(torch.nn.attention.SDPBackend.MATH.value)
+
+
+# ------------------------------------------------------------------------------------------------------------- indexing
+
+
+def _traced(
+    session: Session,
+    op: Any,
+    args: tuple[Any, ...],
+    table: torch.Tensor,
+    dims: Sequence[int],
+    indices: Sequence[Any],
+    *,
+    writes: bool,
+    reads: bool,
+    kwargs: dict[str, Any] | None = None,
+) -> Any:
+    """Run an operation that touches the rows of `table` that `indices` choose, and say which rows those were."""
+    kwargs = kwargs or {}
+    info = info_of(op)
+    call = Call(session, op, info, args, kwargs)
+    shapes = op.redispatch(META, *call.map(_meta), **call.map_kwargs(_meta, _META_DEVICE))
+    results = call.results(shapes)
+    fresh = [tensor for tensor, is_new in results if is_new]
+    work = call.ready()
+    targets = [alias(session, tensor) for tensor in fresh]
+    chosen = [index if not index.is_cuda else alias(session, index) for index in indices]
+    size, stride, item, address = list(table.shape), table.stride(), table.element_size(), table.data_ptr()
+    other_reads = [span for tensor in call.reads if tensor is not table for span in tensor_spans(tensor)]
+    other_writes = [span for tensor in (*call.writes, *fresh) if tensor is not table for span in tensor_spans(tensor)]
+
+    def run() -> Any:
+        rows = rows_of(size, stride, dims, chosen)
+        made = work()
+        for target in targets:
+            aten.copy_.default.redispatch(CPU, target, made)
+        if rows is None:
+            return None
+        touched = row_spans(address, size, stride, item, dims, rows)
+        return accesses((*other_reads, *(touched if reads else ())), (*other_writes, *(touched if writes else ())))
+
+    everything = tensor_spans(table)
+    session.launch(
+        call.device,
+        run,
+        (*other_reads, *(everything if reads else ())),
+        (*other_writes, *(everything if writes else ())),
+        info.name,
+        traced=True,
+    )
+    return results[0][0]
+
+
+def _meta(tensor: torch.Tensor) -> torch.Tensor:
+    return aten.empty_strided.default.redispatch(
+        META, tensor.shape, tensor.stride(), dtype=tensor.dtype, device=_META_DEVICE
+    )
+
+
+def _chosen(table: torch.Tensor, indices: Sequence[Any]) -> tuple[list[int], list[torch.Tensor]] | None:
+    """(dimensions, indices) when all of them are integers, else None."""
+    dims = [dim for dim, index in enumerate(indices) if index is not None]
+    found = [indices[dim] for dim in dims]
+    if not dims or any(index.dtype in (torch.bool, torch.uint8) for index in found) or table.numel() == 0:
+        return None
+    return dims, found
+
+
+@special(aten.index.Tensor)
+def _index(session: Session, self: torch.Tensor, indices: Sequence[Any]) -> Any:
+    chosen = _chosen(self, indices)
+    if chosen is None:
+        return generic(session, aten.index.Tensor, (self, indices), {})
+    return _traced(session, aten.index.Tensor, (self, indices), self, *chosen, reads=True, writes=False)
+
+
+@special(aten.index_put_.default, aten._index_put_impl_.default)
+def _index_put(
+    session: Session,
+    self: torch.Tensor,
+    indices: Sequence[Any],
+    values: torch.Tensor,
+    accumulate: bool = False,
+    unsafe: bool = False,
+) -> Any:
+    op = aten._index_put_impl_.default
+    args = (self, indices, values, accumulate, unsafe)
+    chosen = _chosen(self, indices)
+    if chosen is None:
+        return generic(session, op, args, {})
+    return _traced(session, op, args, self, *chosen, reads=accumulate, writes=True)
+
+
+@special(aten.index_select.default)
+def _index_select(session: Session, self: torch.Tensor, dim: int, index: torch.Tensor) -> Any:
+    op, args = aten.index_select.default, (self, dim, index)
+    if self.numel() == 0 or self.dim() == 0:
+        return generic(session, op, args, {})
+    return _traced(session, op, args, self, [dim % self.dim()], [index.reshape(-1)], reads=True, writes=False)
+
+
+@special(aten.index_copy_.default)
+def _index_copy(session: Session, self: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor) -> Any:
+    op, args = aten.index_copy_.default, (self, dim, index, source)
+    if self.numel() == 0 or self.dim() == 0:
+        return generic(session, op, args, {})
+    return _traced(session, op, args, self, [dim % self.dim()], [index.reshape(-1)], reads=False, writes=True)
+
+
+@special(aten.index_add_.default)
+def _index_add(
+    session: Session, self: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor, *, alpha: Any = 1
+) -> Any:
+    op, args = aten.index_add_.default, (self, dim, index, source)
+    if self.numel() == 0 or self.dim() == 0:
+        return generic(session, op, args, {"alpha": alpha})
+    return _traced(
+        session,
+        op,
+        args,
+        self,
+        [dim % self.dim()],
+        [index.reshape(-1)],
+        reads=True,
+        writes=True,
+        kwargs={"alpha": alpha},
+    )
+
+
+@special(aten.index_fill_.int_Scalar)
+def _index_fill(session: Session, self: torch.Tensor, dim: int, index: torch.Tensor, value: Any) -> Any:
+    op, args = aten.index_fill_.int_Scalar, (self, dim, index, value)
+    if self.numel() == 0 or self.dim() == 0:
+        return generic(session, op, args, {})
+    return _traced(session, op, args, self, [dim % self.dim()], [index.reshape(-1)], reads=False, writes=True)
