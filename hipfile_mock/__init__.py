@@ -13,7 +13,6 @@ from hipfile_mock.current import CurrentMachineError as CurrentMachineError
 from hipfile_mock.current import NoMachineError as NoMachineError
 from hipfile_mock.fake import Fake as Fake
 from hipfile_mock.fake import Session as Session
-from hipfile_mock.fake import StrictError as StrictError
 from hipfile_mock.fake import fake as fake
 from hipfile_mock.fake import install as install
 from hipfile_mock.fake import session as session

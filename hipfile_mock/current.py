@@ -23,7 +23,18 @@ if TYPE_CHECKING:
     Host: TypeAlias = Any
     """A `hipfile_sim.machine.Machine`, or what a stub offers in its place: ``.hipfile``, ``.hip``, ``.engine``."""
 
-__all__ = ["CurrentMachineError", "NoMachineError", "depth", "get", "peek", "pop", "push", "reference", "refers"]
+__all__ = [
+    "CurrentMachineError",
+    "NoMachineError",
+    "depth",
+    "get",
+    "gone",
+    "peek",
+    "pop",
+    "push",
+    "reference",
+    "refers",
+]
 
 
 class CurrentMachineError(RuntimeError):
@@ -144,3 +155,11 @@ def reference() -> weakref.ref[Host] | None:
 def refers(ref: weakref.ref[Host] | None) -> bool:
     """Whether `ref`, made by `reference`, means the machine that is current now."""
     return ref is not None and (machine := ref()) is not None and machine is peek()
+
+
+def gone(ref: weakref.ref[Host] | None) -> bool:
+    """Whether the machine that `ref` means has ended, and with it all that was registered there."""
+    if ref is None:
+        return False
+    machine = ref()
+    return machine is None or bool(machine.engine.closed)

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from hipfile_sim.hip.settings import HipSettings
     from hipfile_sim.machine import Machine
     from hipfile_sim.observe.observer import Observer
+    from hipfile_sim.observe.sanitizer import Policy
 
-__all__ = ["DEFAULTS", "Fake", "Fault", "Session", "StrictError", "fake", "session"]
+__all__ = ["DEFAULTS", "Fake", "Fault", "Session", "fake", "install", "session", "uninstall"]
 
 Target = TypeVar("Target", bound=Callable[..., Any])
 
@@ -38,10 +39,6 @@ class Fault(Protocol):
 
     def detach(self) -> None:
         """Stop acting. Raise AssertionError if the rule should have fired and has not."""
-
-
-class StrictError(AssertionError):
-    """The run ended with findings of severity "error": races, leaks, misuse. The message lists them."""
 
 
 _sessions: list[Session] = []
@@ -128,29 +125,35 @@ class Session:
             stack.callback(_sessions.remove, self)
             self._stack = stack.pop_all()
 
-    def _exit(self, error: BaseException | None) -> None:
-        from hipfile_mock.wiring import findings
+    def report(self) -> str:
+        """What the sanitizer has found so far, as text."""
+        return str(self.sanitizer.format("text", colour=False)) if self.sanitizer is not None else ""
 
-        found: list[str] = []
+    def _exit(self, error: BaseException | None) -> None:
+        from hipfile_mock.wiring import finish
+
         unfired: AssertionError | None = None
         try:
             with self._stack:
                 if self.sanitizer is not None:
-                    found = findings(self.sanitizer, self.machine)
+                    finish(self.sanitizer, self.machine)
         except AssertionError as assertion:  # a fault that never fired
             unfired = assertion
-        text = f"{len(found)} finding(s) at the end of the emulated run:\n" + "\n".join(found) if found else ""
         if error is not None:
-            # What the body raised comes first; the rest is said beneath it.
-            for remark in (text, str(unfired) if unfired else ""):
-                if remark:
-                    error.add_note(remark)
+            self._remark(error, unfired)
         elif unfired is not None:
-            if text:
-                unfired.add_note(text)
             raise unfired
-        elif text and self.options.get("strict"):
-            raise StrictError(text)
+        elif self.sanitizer is not None and self.options.get("strict"):
+            self.sanitizer.raise_if_errors()
+
+    def _remark(self, error: BaseException, unfired: AssertionError | None) -> None:
+        """What the body raised comes first; the rest is said beneath it. What is left over is no wonder then."""
+        errors = self.sanitizer.errors if self.sanitizer is not None else ()
+        found = [str(finding) for finding in errors if not finding.id.startswith("leak.")]
+        if found:
+            error.add_note("The sanitizer also found in the emulated run:\n" + "\n".join(found))
+        if unfired is not None:
+            error.add_note(str(unfired))
 
 
 class Fake:
@@ -242,7 +245,7 @@ def fake(
     env: Mapping[str, str] | None = ...,
     faults: Iterable[Fault] | None = ...,
     filesystem: str | Mapping[Any, Any] | FileOps | None = ...,
-    strict: bool | None = ...,
+    strict: bool | str | Policy | None = ...,
     trace: str | os.PathLike[str] | Observer | None = ...,
     engine: str | None = ...,
     settings: HipSettings | None = ...,
@@ -267,9 +270,10 @@ def fake(profile: Any = None, **options: Any) -> Any:
     filesystem : str, mapping or FileOps
         What the files are on: the name of a mount fixture (``"tmpfs"``), a mapping of path prefixes to them, or an
         object that does the file operations. Real files on the host's own mounts if not given; under pyfakefs, its.
-    strict : bool or None
-        True: findings of the sanitizer with severity "error" raise `StrictError` at the end. False: they are only
-        collected. None: no sanitizer.
+    strict : bool, Policy, str or None
+        True: errors that the sanitizer finds raise `SanitizerError` at the end, and what is left over of hipFile (open
+        handles, registered buffers, operations never waited for) is an error. A policy, or its text such as
+        ``"leak.*=error"``: by that. False: findings are only collected. None: no sanitizer.
     trace : path or Observer
         Where to write a Chrome trace.
     engine : str
@@ -294,8 +298,8 @@ def fake(profile: Any = None, **options: Any) -> Any:
         At entry: another thread has a fake in use.
     FaceUnavailable
         At entry: a face that was asked for by name cannot be had.
-    StrictError
-        At exit.
+    SanitizerError
+        At exit; it is an AssertionError.
 
     Examples
     --------
@@ -356,7 +360,7 @@ def uninstall() -> None:
     ------
     RuntimeError
         Nothing is installed.
-    StrictError
+    SanitizerError
         The installation was strict and has findings.
     """
     if not _installed:

@@ -10,8 +10,9 @@ from hipfile_mock.faces.slots import flush_quarantine
 from hipfile_sim.driver.mounts import MountTable
 from hipfile_sim.machine import Machine
 from hipfile_sim.observe.observer import Observer
+from hipfile_sim.observe.sanitizer import Sanitizer
 
-__all__ = ["attach_trace", "findings", "make_machine", "make_sanitizer"]
+__all__ = ["STRICT", "attach_trace", "finish", "make_machine", "make_sanitizer"]
 
 
 def make_machine(options: Mapping[str, Any]) -> Machine:
@@ -62,12 +63,19 @@ def attach_trace(machine: Machine, trace: Any) -> Callable[[], None]:
     return lambda: write_chrome(recorded, os.fspath(trace))
 
 
-def make_sanitizer(strict: Any) -> Any:
-    """The sanitizer that watches a run, or None for ``strict=None``."""
-    return None
+STRICT = "leak.operation=error, leak.handle=error, leak.buffer=error, leak.batch=error, leak.stream-registration=error"
+"""Policy of ``strict=True``: what of hipFile is left over is an error, too. Memory, streams and events of HIP are not:
+whoever caches them never frees them."""
 
 
-def findings(sanitizer: Any, machine: Machine) -> list[str]:
-    """What the sanitizer calls an error, as text."""
+def make_sanitizer(strict: Any) -> Sanitizer | None:
+    """The sanitizer that watches a run, or None for ``strict=None``. A policy, or its text, is taken as it is."""
+    if strict is None:
+        return None
+    return Sanitizer(STRICT if strict is True else None if strict is False else strict)
+
+
+def finish(sanitizer: Sanitizer, machine: Machine) -> None:
+    """The program is over: the sanitizer looks at what is left."""
     flush_quarantine(machine)
-    return []
+    sanitizer.finish()

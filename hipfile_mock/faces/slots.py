@@ -94,8 +94,8 @@ def references_when_alone(make: Callable[[], tuple[Any, Any]]) -> int:
 _AT_ONCE = 64
 """Guests that one call looks after; with more in flight they are looked after in turn."""
 
-# By machine. `AsyncSlots.__del__` may run anywhere, even inside the engine, so it only appends to a deque; the
-# next call of a face takes the orphans from there, tells the observers, and keeps the blocks until they are done with.
+# By machine. `AsyncSlots.__del__` may run anywhere, even inside the engine; there it only appends to a deque, and the
+# next call of a face takes the orphans from it.
 _orphans: weakref.WeakKeyDictionary[Any, deque[_Orphan]] = weakref.WeakKeyDictionary()
 _kept: weakref.WeakKeyDictionary[Any, list[_Orphan]] = weakref.WeakKeyDictionary()
 _guests: weakref.WeakKeyDictionary[Any, deque[_Guest]] = weakref.WeakKeyDictionary()
@@ -131,8 +131,7 @@ def flush_quarantine(machine: Any) -> None:
         while fresh:
             orphan = fresh.popleft()
             kept.append(orphan)
-            lane, ticket = orphan.markers[-1]
-            _tell(machine, orphan.address, _SIZE, "AsyncIOHandle", lane, ticket, orphan.thread, orphan.site)
+            _tell(machine, orphan.address, _SIZE, "AsyncIOHandle", orphan.markers, orphan.thread, orphan.site)
         kept[:] = [orphan for orphan in kept if not _done(orphan.markers)]
 
 
@@ -148,29 +147,41 @@ def _look_after(machine: Any, guests: deque[_Guest]) -> None:
         if not guest.told and guest.abandoned and guest.lane is not None:
             guest.told = True
             what = type(guest.owner).__name__
-            _tell(machine, guest.address, guest.length, what, guest.lane, guest.ticket, guest.thread, guest.site)
+            marker = (guest.lane, guest.ticket)
+            _tell(machine, guest.address, guest.length, what, (marker,), guest.thread, guest.site)
 
 
 def _tell(
-    machine: Any, address: int, length: int, what: str, lane: Lane, ticket: int, thread: int, site: Site | None
+    machine: Any,
+    address: int,
+    length: int,
+    what: str,
+    markers: tuple[Marker, ...],
+    thread: int,
+    site: Site | None,
 ) -> None:
+    """Tell observers that an owner is gone. Whether the host knew the operations to be complete is theirs to judge."""
     engine = machine.engine
     if not engine.observers:
         return
     release = Release(address, length, "collected", what, thread, site)
-    note = Note(
-        "slot.owner-collected",
-        f"the owner of the slots at {address:#x} ({what}) was collected while its operation was in flight on"
-        f" {lane.name} (command {ticket}, {lane.completed} complete); real hardware writes the result into freed"
-        f" memory. Keep the {what} until the stream is synchronised.",
-        site,
-        {"slot": address, "length": length, "lane": lane, "ticket": ticket},
-        "error",
-    )
+    note = None
+    if not _done(markers):
+        lane, ticket = markers[-1]
+        note = Note(
+            "slot.owner-collected",
+            f"the owner of the slots at {address:#x} ({what}) was collected while its operation was in flight on"
+            f" {lane.name} (command {ticket}, {lane.completed} complete); real hardware writes the result into freed"
+            f" memory. Keep the {what} until the stream is synchronised.",
+            site,
+            {"slot": address, "length": length, "lane": lane, "ticket": ticket},
+            "error",
+        )
     with engine.lock:
         for observer in engine.observers:
             observer.released(release)
-            observer.note(note)
+            if note is not None:
+                observer.note(note)
 
 
 def quarantined(machine: Any) -> int:
@@ -205,16 +216,21 @@ class AsyncSlots:
 
     def __del__(self) -> None:
         markers = getattr(self, "_markers", ())
-        if not markers or _done(markers) or self._machine is None:
-            return
-        machine = self._machine()
+        machine = self._machine() if markers and self._machine is not None else None
         if machine is None or machine.engine.closed:
             return
-        pending = tuple(marker for marker in markers if marker[0].completed < marker[1])
-        site = call_site(2) if machine.engine.observers else None
-        _orphans.setdefault(machine, deque()).append(
-            _Orphan(self._block, self._address, pending, threading.get_ident(), site)
-        )
+        engine = machine.engine
+        if not engine.observers and _done(markers):
+            return
+        site = call_site(2) if engine.observers else None
+        orphan = _Orphan(self._block, self._address, markers, threading.get_ident(), site)
+        _orphans.setdefault(machine, deque()).append(orphan)
+        # Tell at once if that is safe here: not in the middle of the engine, and not if it means waiting.
+        if not engine.lock._is_owned() and engine.lock.acquire(blocking=False):
+            try:
+                flush_quarantine(machine)
+            finally:
+                engine.lock.release()
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise TypeError("no default __reduce__ due to non-trivial __cinit__")

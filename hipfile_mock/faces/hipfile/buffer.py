@@ -78,6 +78,9 @@ class Buffer:
         """
         if not self._registered:
             return
+        if _current.gone(self._machine):
+            self._registered = False
+            return
         status = hipFileBufDeregister(self._buffer_ptr)
         if status[0] != 0:
             raise HipFileException(status[0], status[1])

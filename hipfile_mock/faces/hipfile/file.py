@@ -149,7 +149,8 @@ class FileHandle:
         The library ignores a file that an operation in flight uses, and says nothing. [file.deregister.in-use]
         """
         if self._handle is not None:
-            hipFileHandleDeregister(self._handle)
+            if not _current.gone(self._machine):
+                hipFileHandleDeregister(self._handle)
             self._handle = None
         if self._fd is not None:
             (self._os or os).close(self._fd)

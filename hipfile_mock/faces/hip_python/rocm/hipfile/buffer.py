@@ -50,7 +50,7 @@ class Buffer:
 
     def deregister(self) -> None:
         """Deregister the range, if this object registered it; HipFileException if the library refuses."""
-        if self._registered:
+        if self._registered and not _current.gone(self._machine):
             (status,) = _deregister(self._buffer_ptr)
             _check(status)
             self._registered = False

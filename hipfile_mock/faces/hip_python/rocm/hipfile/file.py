@@ -96,7 +96,8 @@ class FileHandle:
     def close(self) -> None:
         """Deregister the file and close it."""
         if self._handle is not None:
-            _deregister(self._handle)
+            if not _current.gone(self._machine):
+                _deregister(self._handle)
             self._handle = None
         if self._fd is not None:
             (self._os or os).close(self._fd)
