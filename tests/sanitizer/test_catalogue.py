@@ -40,6 +40,29 @@ def test_exactly_its_report(program: Program, schedule: str) -> None:
     assert ids(sanitizer) == expected, sanitizer.format(colour=False)
 
 
+@pytest.mark.parametrize("profile", ["0.2", "0.3", "0.4", "cufile"])
+def test_no_false_alarm_in_other_releases(profile: str) -> None:
+    for program in PROGRAMS.values():
+        unsupported = profile == "cufile" and "BatchIOSetUp" in program.body.__code__.co_names
+        if program.expected is None and "profile" not in program.options and not unsupported:
+            sanitizer = run(program, profile=profile)
+            assert not sanitizer.findings, f"{program.name}: {sanitizer.format(colour=False)}"
+
+
+def test_no_false_alarm_with_real_threads() -> None:
+    for program in PROGRAMS.values():
+        if program.expected is None and "fork" not in program.body.__code__.co_names:
+            sanitizer = run(program, engine="threads")
+            assert not sanitizer.findings, f"{program.name}: {sanitizer.format(colour=False)}"
+
+
+def test_races_are_found_with_real_threads() -> None:
+    """Whether two accesses are ordered does not depend on which came first this time."""
+    for program in PROGRAMS.values():
+        if program.expected is not None and program.family == "races":
+            assert ids(run(program, engine="threads")) == {program.expected}
+
+
 @pytest.mark.parametrize("program", [p for p in PROGRAMS.values() if p.expected], ids=lambda p: p.name)
 def test_reports_are_complete(program: Program) -> None:
     """Both places where there are two, user lines only, and something to do about it."""

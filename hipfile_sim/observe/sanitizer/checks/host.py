@@ -138,12 +138,14 @@ class Host(Family):
         if not isinstance(error, DeadlockError):
             return
         self.core.stuck = True
-        two = "only host-function thread" in error.graph
         places = [Place("wait", call.name, call.site)]
+        functions = 0
         for state in self.core.lanes():
             command = state.lane.running or (state.lane.queue[0] if state.lane.queue else None)
             if command is not None:
+                functions += command.on_host_thread
                 places.append(Place("stuck", f"{command.describe()} on {state.lane.name}", command.site))
+        two = functions > 1 and self.core.machine.settings.host_function_threads == "one"
         self.core.report(
             NEEDS_TWO if two else DEADLOCK,
             "one thread runs the host functions of all streams, and the one that runs waits for another"
