@@ -141,10 +141,11 @@ class Statistics:
     driver : Driver
     """
 
-    __slots__ = ("_counters", "_driver", "_lock", "buffer_registrations", "file_registrations", "rejections")
+    __slots__ = ("_counters", "_driver", "_enabled", "_lock", "buffer_registrations", "file_registrations", "rejections")
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
+        self._enabled: bool | None = None  # read once, as the library does
         self._lock = threading.Lock()
         self._counters: dict[tuple[int, str, bool], _Counter] = {}
         self.file_registrations = 0
@@ -154,7 +155,10 @@ class Statistics:
     @property
     def enabled(self) -> bool:
         """Level 1 and above count. [stats.level]"""
-        return self._driver.environment.stats_level > 0
+        enabled = self._enabled
+        if enabled is None:
+            enabled = self._enabled = self._driver.environment.stats_level > 0
+        return enabled
 
     def file_registered(self) -> None:
         """A handle was registered."""

@@ -57,17 +57,26 @@ class Fallback(Backend):
         Makes a `HostBuffer` of so many bytes; raises OSError. Tests replace it.
     """
 
-    __slots__ = ("_spare", "allocate")
+    __slots__ = ("_enabled", "_spare", "allocate")
     name: ClassVar[str] = "fallback"
 
     def __init__(self, driver: Driver) -> None:
         super().__init__(driver)
+        self._enabled: bool | None = None
         self._spare: list[HostBuffer] = []
         self.allocate: Callable[[int], HostBuffer] = HostBuffer
 
     def score(self, file: RegisteredFile, buffer: Buffer, size: int, file_offset: int, buffer_offset: int) -> int:
         # [sync.fallback.accepts] buffers are always device memory, so nothing else matters
-        return 0 if self.driver.environment.fallback_enabled else REFUSED
+        return 0 if self.enabled else REFUSED
+
+    @property
+    def enabled(self) -> bool:
+        """What the environment says, evaluated at the first use."""
+        enabled = self._enabled
+        if enabled is None:
+            enabled = self._enabled = self.driver.environment.fallback_enabled
+        return enabled
 
     def submit(self, op: AsyncOp) -> HipFileStatus:
         return GENERATIONS[self.driver.profile.async_generation](op)
@@ -83,7 +92,7 @@ class Fallback(Backend):
         mover: Mover | None = None,
     ) -> int:
         driver = self.driver
-        if not driver.environment.fallback_enabled:  # [sync.backend.disabled]
+        if not self.enabled:  # [sync.backend.disabled]
             raise Refused(OpError.hipFileInternalError)
         size = min(size, MAX_RW_COUNT)  # [sync.fallback.clamp] before the range check
         if not in_range(buffer.length, size, file_offset, buffer_offset):  # [sync.range]
