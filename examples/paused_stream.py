@@ -41,9 +41,10 @@ def read_and_change(path: str, flags: int) -> tuple[int, str]:
         let_go = threading.Event()
         stream.host_function(let_go.wait)
 
-        io = file.read_async(buffer, PAGE, 0, 0, int(stream))
+        # What follows is what a program should not do, and a checker says so; here it is the point.
+        io = file.read_async(buffer, PAGE, 0, 0, int(stream))  # hipfile: ignore[slot.changed-*]
         io.size, io.file_offset, io.buffer_offset = PAGE // 2, 2 * PAGE, PAGE
-        before = io.bytes_done
+        before = io.bytes_done  # hipfile: ignore[result.early-read]
         let_go.set()
 
         stream.copy(result.ptr, memory.ptr, size, D2H)

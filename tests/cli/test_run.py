@@ -246,6 +246,56 @@ def test_both_engines_run_it(sim, engine):
     assert sim(WORK, "--engine", engine).returncode == 0
 
 
+EARLY = """
+import os, sys, hipfile
+from hipfile_mock import current
+hip = current.get().hip
+with open("page.bin", "wb") as f:
+    f.write(bytes(4096))
+_, memory = hip.hipMalloc(4096)
+_, stream = hip.hipStreamCreate()
+with hipfile.Buffer(memory, 4096, 0) as buffer, hipfile.FileHandle("page.bin", os.O_RDONLY) as file:
+    io = file.read_async(buffer, 4096, 0, 0, stream)
+    io.bytes_done
+    hip.hipStreamSynchronize(stream)
+hip.hipStreamDestroy(stream)
+hip.hipFree(memory)
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        ([], 0, True),
+        (["--check", "error"], 3, True),
+        (["--check", "off"], 0, False),
+        (["--check", "error", "--policy", "result.early-read=off"], 0, False),
+        (["--check", "error", "--policy", "result.early-read=warn"], 0, True),
+    ],
+    ids=["default", "error", "off", "policy-off", "policy-warn"],
+)
+def test_findings_are_printed_and_may_fail_the_run(sim, options, code, said):
+    done = sim(EARLY, *options)
+    assert done.returncode == code, done.stderr
+    assert ("result.early-read" in done.stderr) is said
+    assert ("prog.py:11" in done.stderr) is said
+
+
+def test_a_program_that_fails_keeps_its_code_and_is_not_blamed_for_what_it_left(sim):
+    done = sim(EARLY.replace("hip.hipFree(memory)", "sys.exit(9)"), "--check", "error")
+    assert done.returncode == 9
+    assert "result.early-read" in done.stderr
+    left = sim("from hipfile_mock import current\ncurrent.get().hip.hipMalloc(64)\nraise SystemExit(5)\n")
+    assert (left.returncode, left.stderr) == (5, "")
+
+
+def test_a_wrong_policy_is_said(sim):
+    done = sim("pass", "--policy", "race.*=loud")
+    assert done.returncode == 2
+    assert "loud" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_nothing_is_printed_by_itself(sim):
     done = sim(WORK)
     assert (done.stdout, done.stderr) == ("", "")

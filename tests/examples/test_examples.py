@@ -22,6 +22,8 @@ def example(tmp_path):
         command = [sys.executable, "-m", "hipfile_sim.cli", "run", *(options or []), str(EXAMPLES / name), *args]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == code, done.stdout + done.stderr
+        if code == 0:
+            assert done.stderr == "", "the sanitizer has something to say"
         return done.stdout
 
     return run
