@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -86,7 +87,7 @@ def command(
     if trace_file is not None and not Path(trace_file).resolve().parent.is_dir():
         raise click.UsageError(f"--trace {trace_file}: no folder {Path(trace_file).resolve().parent}")
 
-    from hipfile_sim.observe.sanitizer import Policy
+    from hipfile_sim.observe.sanitizer import Policy, SanitizerError
     from hipfile_sim.observe.trace import Trace
 
     try:
@@ -114,7 +115,8 @@ def command(
         code = execute(target, arguments, is_module=module is not None, full_traceback=full_traceback)
         token = session.token() if show_token else None
     finally:
-        mock.uninstall()
+        with suppress(SanitizerError):  # it is in the sanitizer's findings, which are reported below
+            mock.uninstall()
     if trace is not None:
         _report(trace, trace_file, timeline)
     if token is not None:
