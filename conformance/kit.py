@@ -7,6 +7,7 @@ observation reads as an answer, and the registry's answer for the release decide
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import random
 import threading
@@ -24,7 +25,9 @@ from hipfile_sim.driver.codes import ERROR_NAMES
 from hipfile_sim.driver.profiles import get_profile
 
 if TYPE_CHECKING:
+    from hipfile_conformance.scripted import Recorder, ScriptedFiles
     from hipfile_sim.driver.profiles import Profile
+    from hipfile_sim.machine import Machine
 
 __all__ = ["D2D", "D2H", "DEFAULT", "H2D", "KIB", "MIB", "SENTINEL", "Blocked", "Kit", "NotRun", "Slots", "pattern"]
 
@@ -169,6 +172,18 @@ class Kit:
             seen = reply if status.hip_drv_err > 0 else f"{{HipDriverError, {status.hip_drv_err}}}"
         return self.expect(clause, seen, reply, what, **also)
 
+    def code_is(self, clause: str, observed: str, answers: Mapping[str, str], what: str = "") -> bool:
+        """As :meth:`expect` with a mapping from answers to the text of a code."""
+        return self.expect(clause, observed, answers, what)
+
+    def io(self, clause: str, result: IOResult, what: str = "", **also: Any) -> bool:
+        """The answer is a result of synchronous I/O: ``-1/EINVAL``, ``-5027``, ``4096``."""
+        return self.expect(clause, io_text(result), answer(get(clause), self.release), what, **also)
+
+    def answer(self, clause: str) -> str:
+        """What the registry answers for this release."""
+        return answer(get(clause), self.release)
+
     def true(self, clause: str, observed: object, what: str = "") -> bool:
         """The clause holds on every release that answers it: `observed` must be truthy."""
         return self.expect(clause, bool(observed), True, what)
@@ -176,6 +191,24 @@ class Kit:
     def _record(self, clause: str, state: State, observed: Any, expected: Any, what: str) -> bool:
         self.checks.append(Check(clause, state, observed, expected, what))
         return state is not State.FAIL
+
+    # -------------------------------------------------------------------------------------------------- the model only
+    @property
+    def files(self) -> ScriptedFiles:
+        """The model's files, with faults on request; needs the capability ``faults``."""
+        found: ScriptedFiles = self.target.files  # type: ignore[attr-defined]
+        return found
+
+    @property
+    def machine(self) -> Machine:
+        """The model; needs the capability ``model``."""
+        found: Machine = self.target.machine  # type: ignore[attr-defined]
+        return found
+
+    def record(self) -> Recorder:
+        """What is queued and noted from now on; needs the capability ``model``."""
+        found: Recorder = self.target.record()  # type: ignore[attr-defined]
+        return found
 
     # ------------------------------------------------------------------------------------------------------- building
     def ok(self, result: Any, what: str = "a call of the set-up") -> Any:
@@ -233,6 +266,12 @@ class Kit:
         self._paths.append(path)
         return path
 
+    def buffer(self, size: int, fill: int = 0xAA) -> int:
+        """Device memory, registered."""
+        pointer = self.device(size, fill)
+        self.ok(self.hipFileBufRegister(pointer, size, 0), "hipFileBufRegister")
+        return pointer
+
     def file(self, content: int | bytes = 64 * KIB, flags: int = os.O_RDWR, path: str | None = None) -> int:
         """Descriptor of a new file: `content` bytes of :func:`pattern`, or the bytes given."""
         path = path or self.path()
@@ -252,6 +291,12 @@ class Kit:
         """A registered file: of `fd`, or of a new file made with the arguments of :meth:`file`."""
         descriptor = self.file(**file) if fd is None else fd
         return int(self.ok(self.hipFileHandleRegister((1, descriptor)), "hipFileHandleRegister"))
+
+    def unknown_handle(self) -> int:
+        """A handle that is not registered any more (a made-up one could crash a real library)."""
+        handle = self.handle()
+        self.hipFileHandleDeregister(handle)
+        return handle
 
     def open(self) -> None:
         """Open the driver, and let the first asynchronous operation's lazy set-up pass where there is one."""
@@ -335,13 +380,25 @@ class Kit:
                 return True
             return False
         box: list[Any] = []
-        thread = threading.Thread(target=lambda: box.append(call()), daemon=True)
+
+        def run() -> None:
+            self.hipSetDevice(0)  # a fresh host thread has no current context until it makes a runtime call
+            box.append(call())
+
+        thread = threading.Thread(target=run, daemon=True)
         thread.start()
         thread.join(seconds)
         waits = thread.is_alive()
         self._kept.append(thread)
         self.result = box[0] if box else None
         return waits
+
+    def cleanup_threads(self) -> None:
+        """Wait for calls that were left waiting in threads and have been released."""
+        for thing in self._kept:
+            if isinstance(thing, threading.Thread):
+                thread: threading.Thread = thing
+                thread.join(5)
 
     def progress(self) -> None:
         """Let the device move where it can without being waited for (real threads: a moment of time)."""
@@ -356,10 +413,7 @@ class Kit:
                 hold.release()
             except Exception:  # the world may already be broken by the test
                 pass
-        for thing in self._kept:
-            if isinstance(thing, threading.Thread):
-                thread: threading.Thread = thing
-                thread.join(5)
+        self.cleanup_threads()
         for fd in self._fds:
             try:
                 os.close(fd)
@@ -372,9 +426,15 @@ class Kit:
                 pass
 
 
+def io_text(result: IOResult) -> str:
+    """A result of synchronous I/O the way clause answers write it."""
+    count, number = int(result[0]), int(result[1])
+    return f"-1/{errno.errorcode.get(number, number)}" if count == -1 else str(count)
+
+
 def code_text(status: Any) -> str:
     """A code the way clause answers write it: without the prefix, HIP driver errors with their cause."""
-    if isinstance(status, IOResult) or (isinstance(status, tuple) and len(status) == 2 and hasattr(status, "count")):
+    if isinstance(status, IOResult):
         return str(int(status[0]))
     if isinstance(status, tuple):
         err, drv = int(status[0]), int(status[1])

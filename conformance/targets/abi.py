@@ -40,7 +40,7 @@ class AbiTarget(CTarget):
     """
 
     name = "abi"
-    capabilities = frozenset({"threads", "hold", "devices", "environment", "fastpath"})
+    capabilities = frozenset({"c", "threads", "hold", "devices", "environment", "fastpath"})
 
     def __init__(self, directory: str | os.PathLike[str], prefix: str | os.PathLike[str] | None = None) -> None:
         folder = Path(prefix) if prefix is not None else _built()
@@ -62,7 +62,7 @@ class RocmTarget(CTarget):
     """
 
     name = "rocm"
-    capabilities = frozenset({"real", "threads", "hold", "hold-host", "environment"})
+    capabilities = frozenset({"c", "real", "threads", "hold", "hold-host", "environment"})
 
     def __init__(self, directory: str | os.PathLike[str], prefix: str | os.PathLike[str] | None = None) -> None:
         root = Path(prefix or os.environ.get("ROCM_PATH") or "/opt/rocm")

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 __all__ = [
+    "CAPABILITIES",
+    "HELD_AT_MOST_S",
     "SIGNATURES",
     "BatchEvent",
     "BatchOp",
@@ -25,6 +27,9 @@ __all__ = [
     "Unavailable",
     "Unsupported",
 ]
+
+HELD_AT_MOST_S = 15.0
+"""A stream held by a host function that nobody releases runs on after so many seconds."""
 
 HoldKind = str
 """How a stream is held back: ``"value"`` (a wait for a memory value) or ``"host"`` (a host function that waits)."""
@@ -260,6 +265,7 @@ class Target(Protocol):
 
 CAPABILITIES: dict[str, str] = {
     "real": "runs on real hardware",
+    "c": "is called through the C interface",
     "threads": "device work proceeds while host code runs (a host function may block)",
     "steps": "nothing moves on the device unless the schedule says so",
     "hold": "streams can be held by a memory wait",
@@ -268,6 +274,6 @@ CAPABILITIES: dict[str, str] = {
     "mounts": "file systems can be fixtures",
     "environment": "each test may choose the library's environment variables",
     "devices": "has at least two devices",
-    "pools": "host functions of one stream may call into the library",
+    "model": "is the model itself, whose commands and files can be looked at",
     "fastpath": "has the direct path between device memory and files",
 }

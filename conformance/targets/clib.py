@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from hipfile_conformance.targets.base import (
+    HELD_AT_MOST_S,
     SIGNATURES,
     BatchEvent,
     BatchOp,
@@ -31,7 +32,6 @@ from hipfile_conformance.targets.base import (
 __all__ = ["CTarget", "find_library"]
 
 GTE = 0
-HELD_AT_MOST_S = 15.0
 
 
 class _StatusStruct(C.Structure):
@@ -122,7 +122,7 @@ class CTarget:
     """
 
     name: str = "c"
-    capabilities: frozenset[str] = frozenset({"threads", "hold", "hold-host"})
+    capabilities: frozenset[str] = frozenset({"c", "threads", "hold", "hold-host"})
     #: C symbol behind a HIP name where it is another one; None: the target lacks the function.
     symbols: ClassVar[dict[str, str | None]] = {}
     #: the wait and write functions take a mask (HIP) or not (CUDA)

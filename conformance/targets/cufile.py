@@ -62,7 +62,7 @@ class CuFileTarget(CTarget):
     """
 
     name = "cufile"
-    capabilities = frozenset({"real", "threads", "hold", "hold-host"})
+    capabilities = frozenset({"c", "real", "threads", "hold", "hold-host"})
     wait_has_mask = False
     symbols: ClassVar[dict[str, str | None]] = {
         **{f"hip{tail}": f"cuda{tail}" for tail in _SAME_TAIL},

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
+import math
+import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from hipfile_conformance.targets.base import (
+    HELD_AT_MOST_S,
     BatchEvent,
     BatchOp,
     Hold,
@@ -16,13 +21,17 @@ from hipfile_conformance.targets.base import (
     Status,
     Unsupported,
 )
+from hipfile_conformance.scripted import Recorder, ScriptedFiles
 from hipfile_sim.driver.codes import FileDescr
+from hipfile_sim.driver.mounts import MountTable
+from hipfile_sim.driver.profiles import get_profile
+from hipfile_sim.hip.settings import HipSettings
 from hipfile_sim.machine import Machine
 
 __all__ = ["SCHEDULES", "SimTarget"]
 
-SCHEDULES = {"quick": ("parallel", "lazy", "seeded:1"), "full": ("parallel", "lazy", "eager", "roundrobin", "seeded:1", "seeded:2", "seeded:3")}
-"""Schedules that a test is run under, by depth."""
+SCHEDULES = {"quick": ("parallel", "lazy", "seeded:1"), "full": ("parallel", "lazy", "eager", "roundrobin", "seeded:1", "seeded:2", "seeded:3", "threads")}
+"""Schedules that a test is run under, by depth; ``threads`` is the engine with real threads."""
 
 
 class SimTarget:
@@ -56,10 +65,18 @@ class SimTarget:
     ) -> None:
         self.directory = Path(directory)
         self.schedule = schedule
+        self.files = ScriptedFiles()
+        self.recorder = Recorder()
         self.machine = Machine(
-            profile=release, schedule=schedule, engine=engine, env=dict(environment or {}), **dict(options or {})
+            profile=release,
+            schedule=schedule,
+            engine=engine,
+            env=dict(environment or {}),
+            **{"files": self.files, "watchdog_s": 0.3, **_fixtures(release, dict(options or {}))},
         )
-        base = {"hold", "faults", "mounts", "environment", "devices", "fastpath", "model"}
+        base = {"hold", "faults", "mounts", "environment", "devices", "model"}
+        if hasattr(self.machine.hip, "hipAmdFileRead"):
+            base.add("fastpath")
         self.capabilities = frozenset(base | ({"steps"} if engine == "steps" else {"threads", "hold-host"}))
 
     def call(self, name: str, *args: Any) -> Any:
@@ -86,21 +103,50 @@ class SimTarget:
         return int(code), info
 
     def _call_hipFileBatchIOSubmit(self, handle: int, ops: list[BatchOp] | None, flags: int) -> Status:
-        status = self.machine.hipfile.hipFileBatchIOSubmit(handle, ops, flags)
+        from hipfile_sim.driver.batch import BatchOp as Params
+
+        made = None if ops is None else [
+            Params(o.mode, o.opcode, o.handle, o.pointer, o.file_offset, o.buffer_offset, o.size, o.cookie) for o in ops
+        ]
+        status = self.machine.hipfile.hipFileBatchIOSubmit(handle, made, flags)
         return Status(*map(int, status))
 
     def _call_hipFileBatchIOGetStatus(
         self, handle: int, min_nr: int, max_nr: int, timeout: float | None
     ) -> tuple[Status, list[BatchEvent]]:
-        status, events = self.machine.hipfile.hipFileBatchIOGetStatus(handle, min_nr, max_nr, timeout)
+        time = None if timeout is None else (math.floor(timeout), int(timeout % 1 * 1e9))
+        status, events = self.machine.hipfile.hipFileBatchIOGetStatus(handle, min_nr, max_nr, time)
         return Status(*map(int, status)), [BatchEvent(*map(int, event)) for event in events or ()]
 
+    def record(self) -> Recorder:
+        """From now on, what is queued and noted."""
+        self.machine.add_observer(self.recorder)
+        return self.recorder
+
     def hold(self, stream: int, kind: HoldKind = "value") -> Hold:
-        """Stall the stream's lane: no command of it starts."""
+        """Queue a wait for a memory value, as on real hardware."""
         if kind == "host" and "steps" in self.capabilities:
             raise Unsupported("the step engine runs host functions itself: one that waits would wait for ever")
-        self.machine.stall(stream)
-        return Hold(lambda: self.machine.unstall(stream))
+        hip, engine = self.machine.hip, self.machine.engine
+        if kind == "host":
+            gate = threading.Event()
+            if hip.hipLaunchHostFunc(stream, lambda _: gate.wait(HELD_AT_MOST_S), 0):
+                raise Unsupported(f"no host function on stream {stream:#x}")
+            return Hold(gate.set)
+        code, cell = hip.hipHostMalloc(64, 0)
+        word = ctypes.c_uint64.from_address(cell) if not code else None
+        if word is not None:
+            word.value = 0
+            code = hip.hipStreamWaitValue64(stream, cell, 1, 0, (1 << 64) - 1)
+        if code or word is None:
+            raise Unsupported(f"holding stream {stream:#x} gave {code!r}")
+
+        def release() -> None:
+            word.value = 1
+            with engine.lock:
+                engine.poke()
+
+        return Hold(release)
 
     def facts(self) -> dict[str, str]:
         """Profile, schedule, engine."""
@@ -112,6 +158,17 @@ class SimTarget:
     def close(self) -> None:
         """Close the machine."""
         self.machine.close()
+
+
+def _fixtures(release: str, options: dict[str, Any]) -> dict[str, Any]:
+    """``settings`` and ``mounts`` of a test are plain values; the machine wants its own objects."""
+    settings = options.pop("settings", None)
+    if settings is not None:
+        options["settings"] = replace(HipSettings(), **{**get_profile(release).hip, **settings})
+    mount = options.pop("mount", None)
+    if mount is not None:
+        options["mounts"] = MountTable.fixture({"/": mount})
+    return options
 
 
 def _plain(value: Any) -> Any:

@@ -1,0 +1,312 @@
+"""Run the suite against a target: choose the tests, run them where they belong, and gather a column."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import select
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hipfile_conformance.results import Column, State, TestResult, clause_hash
+from hipfile_conformance.suite.registry import Test, all_tests
+from hipfile_conformance.targets.base import Target, Unavailable
+from hipfile_conformance.worker import run_on_model, run_test
+from hipfile_sim.driver.clauses import all_clauses
+
+__all__ = ["Plan", "run_conformance"]
+
+MARGIN_S = 15.0
+"""What a worker gets on top of a test's own limit before it is ended."""
+
+
+@dataclass(slots=True)
+class Plan:
+    """What to run. `only`: words, one of which must occur in the test's id or in one of its clauses."""
+
+    depth: str = "quick"
+    seed: int = 0
+    only: Sequence[str] = ()
+    shard: tuple[int, int] = (1, 1)
+    jobs: int = 1
+    plugins: Sequence[str] = ()
+    tell: Callable[[TestResult], None] = lambda _: None
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def tests(self) -> list[Test]:
+        """The tests of this plan, in order."""
+        chosen = [
+            test
+            for test in all_tests()
+            if (self.depth == "full" or not test.full_only)
+            and (not self.only or any(word in test.id or any(word in c for c in test.clauses) for word in self.only))
+        ]
+        index, count = self.shard
+        return chosen[index - 1 :: count]
+
+
+def run_conformance(
+    target: str | Target | Callable[[], Target],
+    profile: str = "quick",
+    *,
+    release: str | None = None,
+    seed: int = 0,
+    only: Sequence[str] = (),
+    folder: str | os.PathLike[str] | None = None,
+    plan: Plan | None = None,
+) -> Column:
+    """Judge an implementation.
+
+    Parameters
+    ----------
+    target
+        A name (``sim``, ``abi``, ``rocm``, ``cufile``), ``module:attribute`` of a factory that workers can import, a
+        :class:`Target`, or a callable that makes one for each test.
+    profile
+        ``quick`` or ``full``.
+    release
+        Whose answers are expected; by default ``cufile`` for the target of that name, else the newest release.
+    seed
+        Of the generated programs.
+    only
+        Words to choose tests by.
+    folder
+        Where the tests' files go; a new folder by default.
+
+    Returns
+    -------
+    Column
+        Every test's result; :func:`hipfile_conformance.results.derive_cells` makes the table of it.
+
+    Raises
+    ------
+    Unavailable
+        The target is not on this machine.
+
+    Examples
+    --------
+    >>> column = run_conformance("sim", only=["stream.register.duplicate"])
+    >>> {result.state.value for result in column.tests}
+    {'pass'}
+    """
+    plan = plan or Plan(depth=profile, seed=seed, only=only)
+    if plan.depth not in ("quick", "full"):
+        raise ValueError(f"profile must be 'quick' or 'full', not {plan.depth!r}")
+    name = target if isinstance(target, str) else getattr(target, "name", getattr(target, "__name__", "custom"))
+    if release is None:
+        from hipfile_sim.driver.profiles import NEWEST
+
+        release = "cufile" if name == "cufile" else NEWEST
+    column = Column(name, release, plan.depth, plan.seed)
+    column.hashes = {clause.id: clause_hash(clause, release) for clause in all_clauses()}
+    with tempfile.TemporaryDirectory(prefix="conformance-", dir=folder) as place:
+        if target == "sim" and plan.jobs == 1 and not plan.plugins:
+            _in_process(column, plan, Path(place))
+        elif isinstance(target, str):
+            _Workers(column, plan, Path(place), target).run()
+        else:
+            _foreign(column, plan, target)
+    for result in column.tests:
+        result.rerun = result.rerun or rerun_line(column, result)
+    return column
+
+
+def rerun_line(column: Column, result: TestResult) -> str:
+    """The command that runs one test again."""
+    seed = f" --seed {column.seed}" if column.seed else ""
+    depth = "" if column.depth == "quick" else f" --profile {column.depth}"
+    return f"hipfile-conformance run --target {column.target} --release {column.release}{depth}{seed} --only {result.test}"
+
+
+def _in_process(column: Column, plan: Plan, folder: Path) -> None:
+    import platform
+
+    column.facts = {"python": platform.python_version(), "model": "in this process"}
+    for test in plan.tests():
+        for result in run_on_model(test, folder, column.release, plan.depth, plan.seed):
+            column.tests.append(result)
+            plan.tell(result)
+
+
+def _foreign(column: Column, plan: Plan, target: Target | Callable[[], Target]) -> None:
+    for test in plan.tests():
+        made: Target = target() if callable(target) else target
+        column.facts = made.facts()
+        column.real = "real" in made.capabilities
+        if test.isolated and not callable(target):
+            result = TestResult(test.id, State.NOT_RUN, message="needs a target of its own: give a callable that makes one")
+        else:
+            result = run_test(test, made, column.release, plan.depth, plan.seed)
+        column.tests.append(result)
+        plan.tell(result)
+        if callable(target):
+            made.close()
+
+
+class _Workers:
+    """A pool of worker processes; isolated tests get one each."""
+
+    def __init__(self, column: Column, plan: Plan, folder: Path, target: str) -> None:
+        self.column, self.plan, self.folder, self.target = column, plan, folder, target
+        self.queue: queue.SimpleQueue[Test] = queue.SimpleQueue()
+        self.results: dict[str, list[TestResult]] = {}
+        self.lock = threading.Lock()
+        self.unavailable: str | None = None
+
+    def run(self) -> None:
+        tests = self.plan.tests()
+        for test in tests:
+            self.queue.put(test)
+        threads = [threading.Thread(target=self._serve, name=f"worker-{n}") for n in range(max(1, self.plan.jobs))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if self.unavailable is not None:
+            raise Unavailable(self.unavailable)
+        for test in tests:
+            self.column.tests += self.results.get(test.id, [])
+
+    def _serve(self) -> None:
+        worker: _Worker | None = None
+        try:
+            while self.unavailable is None:
+                try:
+                    test = self.queue.get_nowait()
+                except queue.Empty:
+                    return
+                if test.isolated and self.target != "sim":
+                    alone = self._start(dict(test.environment))
+                    self._run(alone, test)
+                    alone.stop()
+                    continue
+                if worker is None or worker.dead:
+                    worker = self._start({})
+                self._run(worker, test)
+        except Unavailable as error:
+            self.unavailable = str(error)
+        finally:
+            if worker is not None:
+                worker.stop()
+
+    def _start(self, environment: Mapping[str, str]) -> _Worker:
+        worker = _Worker(self.target, self.column, self.plan, self.folder, environment)
+        facts = worker.ready.get("facts")
+        if facts:
+            self.column.facts = facts
+            self.column.real = "real" in worker.ready.get("capabilities", ())
+        return worker
+
+    def _run(self, worker: _Worker, test: Test) -> None:
+        results = worker.ask(test)
+        with self.lock:
+            self.results[test.id] = results
+            for result in results:
+                self.plan.tell(result)
+
+
+class _Worker:
+    """One process; see :mod:`hipfile_conformance.worker`."""
+
+    def __init__(self, target: str, column: Column, plan: Plan, folder: Path, environment: Mapping[str, str]) -> None:
+        kind = ["--factory", target] if ":" in target else ["--target", target]
+        command = [sys.executable, "-u", "-m", "hipfile_conformance.worker", *kind, "--release", column.release]
+        command += ["--folder", str(folder), "--depth", plan.depth, "--seed", str(plan.seed)]
+        for plugin in plan.plugins:
+            command += ["--plugin", plugin]
+        self.errors = tempfile.TemporaryFile()
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("HIPFILE_") or k.startswith("HIPFILE_SIM_")}
+        root = str(Path(__file__).resolve().parent.parent)
+        path = os.pathsep.join([root, *filter(None, [inherited.get("PYTHONPATH")])])
+        release = {"HIPFILE_SIM_PROFILE": column.release} if target == "abi" else {}
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+            env={**inherited, "PYTHONPATH": path, **release, **plan.environment, **environment},
+            start_new_session=True,
+        )
+        self.buffer = b""
+        self.dead = False
+        self.ready: dict[str, Any] = {}
+        first = self._line(60)
+        if first is None:
+            reason = self._end()
+            raise Unavailable(f"the worker for {target} did not start: {reason}")
+        if "unavailable" in first:
+            self._end()
+            raise Unavailable(first["unavailable"])
+        self.ready = first["ready"]
+
+    def _line(self, seconds: float) -> dict[str, Any] | None:
+        assert self.process.stdout is not None
+        end = time.monotonic() + seconds
+        while b"\n" not in self.buffer:
+            left = end - time.monotonic()
+            if left <= 0 or not select.select([self.process.stdout], [], [], left)[0]:
+                return None
+            data = os.read(self.process.stdout.fileno(), 1 << 16)
+            if not data:
+                return None
+            self.buffer += data
+        line, _, self.buffer = self.buffer.partition(b"\n")
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+    def ask(self, test: Test) -> list[TestResult]:
+        """Run a test there; a worker that dies or hangs is a failed test."""
+        assert self.process.stdin is not None
+        results: list[TestResult] = []
+        try:
+            self.process.stdin.write(test.id.encode() + b"\n")
+            self.process.stdin.flush()
+        except OSError:
+            pass
+        while True:
+            line = self._line(test.seconds + MARGIN_S)
+            if line is None:
+                reason = self._end()
+                results.append(TestResult(test.id, State.FAIL, message=reason))
+                return results
+            if "end" in line:
+                return results
+            results.append(TestResult.from_json(line))
+
+    def _end(self) -> str:
+        self.dead = True
+        code = self.process.poll()
+        if code is None:
+            try:
+                code = self.process.wait(0.5)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        self.errors.seek(0)
+        tail = self.errors.read().decode(errors="replace").strip().splitlines()[-3:]
+        how = "did not answer in time and was ended" if code is None else f"ended with {'signal' if code < 0 else 'exit'} {abs(code)}"
+        return f"the process {how}" + (": " + " | ".join(tail) if tail else "")
+
+    def stop(self) -> None:
+        """Let the process end, at the latest after 5 s."""
+        if self.process.stdin is not None:
+            try:
+                self.process.stdin.close()
+            except OSError:
+                pass
+        try:
+            self.process.wait(5)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+        self.errors.close()
