@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import os
 import struct
 import sys
 import threading
@@ -148,6 +149,28 @@ def _prefix_profile() -> str:
     return named[0] if named else NEWEST
 
 
+def _forked() -> None:
+    """In a forked child: what was not made before the fork is never made; other threads may have held any lock."""
+    global _lock, _trace
+    _lock = threading.RLock()
+    _trace = None
+    if not _functions:
+        return
+    for index, symbol in enumerate(_symbols):
+        if _machine is None or _functions[index].__name__ == "first":
+            _functions[index] = _refusal(symbol, _say_forked)
+
+
+def _say_forked() -> None:
+    global _failed
+    if not _failed:
+        _failed = True
+        os.write(2, b"hipfile-sim: HIP and hipFile do not survive fork(): every call in this child fails.\n")
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
 def _before_exit() -> None:
     """The interpreter goes: serve no other thread than this one, and let those that are inside come out."""
     control = ctypes.CDLL(_library).hipfile_sim_control
@@ -188,7 +211,8 @@ def _refuse_all(error: Exception) -> None:
             _functions[:] = [_refusal(symbol) for symbol in _symbols]
 
 
-def _refusal(symbol: Symbol) -> Function:
+def _refusal(symbol: Symbol, first: Callable[[], None] = lambda: None) -> Function:
+    """Answers every call of `symbol` with hipErrorNotInitialized, after `first`."""
     code = HipError.hipErrorNotInitialized
     answers: dict[str, Any] = {
         "hipError_t": code,
@@ -198,7 +222,12 @@ def _refusal(symbol: Symbol) -> Function:
         "void": None,
     }
     answer = answers.get(symbol.returns, -1)
-    return lambda *args: answer
+
+    def refuse(*args: int) -> Any:
+        first()
+        return answer
+
+    return refuse
 
 
 def _install(target: Machine) -> None:

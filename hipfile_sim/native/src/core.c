@@ -14,7 +14,7 @@
 #include "core.h"
 #include "python.h"
 
-enum { NOT_READY = 600 }; /* hipErrorNotReady: an answer, not an error */
+enum { NOT_READY = 600, UNKNOWN = 999 }; /* hipErrorNotReady is an answer, not an error; hipErrorUnknown */
 
 /* Operations of hipfile_sim_control. */
 enum {
@@ -29,6 +29,7 @@ extern char __dso_handle __attribute__((visibility("hidden")));
 static hs_python py;
 static hs_conf conf;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
+static atomic_int starting;  /* somebody has made a first call */
 static int found;            /* py is filled */
 static int embedded;         /* this library started the interpreter */
 static PyObject *functions;  /* list: the bridge's function for each name of the table; the bridge may replace items */
@@ -91,33 +92,49 @@ int hs_poke(void *to, const void *from, size_t count) {
 
 /* ----------------------------------------------------------------------------------------------------- interpreter */
 
+static void start(void);
+static void bind(void);
+static void pin(void);
+
 static void on_finalize(void) { atomic_store(&gone, 1); }
 
-static int usable(void) { return found && functions && !atomic_load(&gone) && py.Py_IsInitialized(); }
+static int usable(void) { return found && !atomic_load(&gone) && py.Py_IsInitialized(); }
 
 /* fork() in a C program: without this a child forked while another thread is in the model hangs. os.fork does the same
- * by itself, so it is installed only where no Python runs but ours. */
+ * by itself, so it is for interpreters that were started here. A start under way is waited for, and so is the import of
+ * the bridge: a lock that another thread holds would never be released in the child. */
 static __thread int fork_gil;
+static __thread int fork_prepared;
 static void before_fork(void) {
-    if (!usable()) return;
+    fork_prepared = 0;
+    if (!atomic_load(&starting)) return;
+    pthread_once(&once, start);
+    if (!embedded || !usable()) return;
+    fork_prepared = 1;
+    if (self.pin == UNPINNED) pin(); /* the child must keep a thread state: an interpreter without any cannot make one */
     fork_gil = py.PyGILState_Ensure();
+    if (!functions) bind();
     py.PyOS_BeforeFork();
 }
 static void after_fork_parent(void) {
-    if (!usable()) return;
+    if (!fork_prepared) return;
     py.PyOS_AfterFork_Parent();
     py.PyGILState_Release(fork_gil);
 }
 static void after_fork_child(void) {
-    if (!usable()) return;
     atomic_store(&in_flight, 0);
+    if (!fork_prepared) return;
     py.PyOS_AfterFork_Child();
     py.PyGILState_Release(fork_gil);
 }
 
+__attribute__((constructor)) static void loaded(void) {
+    pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+}
+
 /* The C program ends: let the bridge write what it holds back (a trace). */
 static void at_exit(void) {
-    if (!usable()) return;
+    if (!usable() || !functions) return;
     int gil = py.PyGILState_Ensure();
     PyObject *bridge = py.PyImport_ImportModule("hipfile_sim.native.bridge");
     PyObject *done = bridge ? py.PyObject_CallMethod(bridge, "finish", NULL) : NULL;
@@ -126,6 +143,7 @@ static void at_exit(void) {
 }
 
 static void start(void) {
+    atomic_store(&starting, 1);
     if (!hs_find_python(&py, &conf)) return;
     if (!py.Py_IsInitialized()) {
         static wchar_t program[4096]; /* kept by Python */
@@ -169,10 +187,7 @@ static void bind(void) {
     if (functions) return; /* another thread was quicker, while the import let go of the GIL */
     functions = list;
     py.Py_AtExit(on_finalize);
-    if (embedded) {
-        pthread_atfork(before_fork, after_fork_parent, after_fork_child);
-        atexit(at_exit);
-    }
+    if (embedded) atexit(at_exit);
 }
 
 HS_EXPORT int hipfile_sim_control(int operation) {
@@ -283,7 +298,10 @@ static int enter_and_invoke(const hs_symbol *symbol, const uint64_t *args, int64
         how = HS_NO_PYTHON;
     } else {
         how = invoke(symbol, args, out);
-        if (how == HS_OK) note_error(symbol, out[0]);
+        if (how == HS_OK)
+            note_error(symbol, out[0]);
+        else if (symbol->answer == HS_CODE)
+            self.last_error = UNKNOWN;
     }
     py.PyGILState_Release(gil);
     return how;
