@@ -106,9 +106,17 @@ def enqueue(op: AsyncOp, commands: Sequence[OpCommand]) -> HipFileStatus:
                 break
         cleanup = Cleanup(op)
         last = put(hip_stream, cleanup)
-        if last:  # nothing is left that would ever publish or free; the real library only logs it
-            driver.monitor.complete(op)
-            driver.note("submit.launch-error", f"the cleanup of {op!r} could not be queued: {last.name}")
+        if last:  # nothing is left that would ever publish; the real library only logs it
+            if hasattr(commands[0], "ticket"):
+                driver.note(
+                    "submit.launch-error",
+                    f"the cleanup of {op!r} could not be queued ({last.name}): the operation never completes, "
+                    "and its buffer and file stay in use",
+                    severity="warning",
+                    operation=op,
+                )
+            else:
+                driver.monitor.complete(op)
             return hip_status(error or last)
         op.marker = (cleanup.lane, cleanup.ticket)
     finally:
