@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 FOUND = 3
 """Exit code of ``--check error`` when the program itself ended well and something was found."""
 
+NO_LIBRARY = "hipfile-sim: AMD's HIP-Python is installed, but no emulated C library for it: its double stands in"
+
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @machine_options
@@ -110,7 +112,7 @@ def command(
         in_place = [name for name, why_not in session.faces.items() if not why_not]
         mock.uninstall()
         session = mock.install(profile, faces=[*in_place, "hip_python-double"], **wanted)
-        click.echo("hipfile-sim: HIP-Python's own modules find no emulated C library; its double stands in", err=True)
+        click.echo(NO_LIBRARY, err=True)
     try:
         code = execute(target, arguments, is_module=module is not None, full_traceback=full_traceback)
         token = session.token() if show_token else None
