@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.machinery
 from pathlib import Path
 from typing import Any
 
-from hipfile_mock.install import FaceUnavailable, PackageFace, Undo
+from hipfile_mock.install import PackageFace, Undo
 
 __all__ = ["HIPFILE", "HIP_PYTHON", "HIP_PYTHON_DOUBLE", "real_hip_python"]
 
@@ -18,8 +17,6 @@ HIPFILE = PackageFace(_FACES, "hipfile")
 
 HIP_PYTHON_DOUBLE = PackageFace(_FACES / "hip_python", "rocm", "hip")
 """``rocm.hipfile``, ``rocm.bindings`` and ``hip`` of release 10.0.0.0.1.2, for the calls that the model has."""
-
-_C_ABI = "hipfile_mock.faces.c_abi"
 
 
 def real_hip_python() -> str:
@@ -41,20 +38,11 @@ class _HipPython:
 
     def install(self, machine: Any) -> Undo:
         """See `hipfile_mock.install.Face.install`."""
-        real = real_hip_python()
-        if not real:
+        if not real_hip_python():
             return HIP_PYTHON_DOUBLE.install(machine)
-        try:
-            native = importlib.import_module(_C_ABI)
-        except ModuleNotFoundError as error:
-            if error.name != _C_ABI:
-                raise
-            raise FaceUnavailable(
-                f"AMD's own bindings are installed ({real}) and are left alone; run the program under"
-                " `hipfile-sim exec` to have them use the emulated libraries, or ask for the face 'hip_python-double'"
-            ) from None
-        undo: Undo = native.FACE.install(machine)
-        return undo
+        from hipfile_mock.faces.c_abi import FACE
+
+        return FACE.install(machine)
 
 
 HIP_PYTHON = _HipPython()

@@ -34,7 +34,7 @@ def undone() -> Iterator[None]:
         hipfile_mock.session()
 
 
-# -- four forms -----------------------------------------------------------------------------------------------------------
+# -- four forms ------------------------------------------------------------------------------------------
 
 
 def test_context_manager_gives_a_fresh_machine_each_time() -> None:
@@ -151,10 +151,10 @@ def test_unittest_case_has_setup_and_cleanup_inside() -> None:
             self.driver.close()
 
         def test_open(self) -> None:
-            self.assertEqual(self.driver.use_count(), 1)
+            assert self.driver.use_count() == 1
 
         def test_again(self) -> None:
-            self.assertEqual(self.driver.use_count(), 1)
+            assert self.driver.use_count() == 1
 
         def test_fails_strictly(self) -> None:
             import hipfile
@@ -196,7 +196,7 @@ def test_a_worker_thread_sees_the_machine() -> None:
         assert seen == [session.machine]
 
 
-# -- keywords -------------------------------------------------------------------------------------------------------------
+# -- keywords --------------------------------------------------------------------------------------------
 
 
 def test_unknown_keyword_lists_the_known_ones() -> None:
@@ -221,9 +221,13 @@ def test_env_is_the_library_s_environment(tmp_path: Path) -> None:
         from hipfile.hipMalloc import hipMalloc
 
         pointer = hipMalloc(4096)
-        with hipfile.Driver(), hipfile.FileHandle(path, os.O_RDONLY) as file:
-            with pytest.raises(hipfile.HipFileException, match="5030"):
-                file.read(hipfile.Buffer(pointer.value, 4096, 0), 4096, 0, 0)
+        memory = hipfile.Buffer(pointer.value, 4096, 0)
+        with (
+            hipfile.Driver(),
+            hipfile.FileHandle(path, os.O_RDONLY) as file,
+            pytest.raises(hipfile.HipFileException, match="5030"),
+        ):
+            file.read(memory, 4096, 0, 0)
         assert session.profile.name == "0.5"
 
 
@@ -277,9 +281,14 @@ def test_stall_is_public() -> None:
 
 def test_trace_is_written_even_when_the_body_raises(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
-    with pytest.raises(KeyError), fake(trace=path) as session:
-        session.hip.hipMalloc(16)
+
+    @fake(trace=path)
+    def body() -> None:
+        current.get().hip.hipMalloc(16)
         raise KeyError
+
+    with pytest.raises(KeyError):
+        body()
     assert any(event.get("name") == "hipMalloc" for event in json.loads(path.read_text())["traceEvents"])
 
 
@@ -327,7 +336,7 @@ def test_faults_are_attached_and_must_fire() -> None:
     assert caught.value.__notes__ == ["the rule never fired"]
 
 
-# -- strict ---------------------------------------------------------------------------------------------------------------
+# -- strict ----------------------------------------------------------------------------------------------
 
 
 def early_read(session: hipfile_mock.Session, path: Path) -> int:
@@ -380,25 +389,35 @@ def test_a_policy_decides(path: Path) -> None:
 
 
 def test_what_is_left_over_of_hipfile_is_an_error(path: Path) -> None:
-    with pytest.raises(SanitizerError, match=r"leak\.handle"), fake():
+    files = []
+
+    @fake()
+    def body() -> None:
         import hipfile
 
-        file = hipfile.FileHandle(path, os.O_RDONLY)
-        file.open()
-    file.close()
+        files.append(hipfile.FileHandle(path, os.O_RDONLY))
+        files[0].open()
+
+    with pytest.raises(SanitizerError, match=r"leak\.handle"):
+        body()
+    files[0].close()
 
 
 def test_dropped_handle_is_reported(path: Path) -> None:
-    with pytest.raises(SanitizerError, match=r"slot\.owner-collected"), fake(schedule="lazy") as session:
+    @fake(schedule="lazy")
+    def body() -> None:
         import hipfile
         from hipfile.hipMalloc import hipMalloc
 
-        pointer = hipMalloc(4096)
-        _, stream = session.hip.hipStreamCreate()
+        pointer, hip = hipMalloc(4096), current.get().hip
+        _, stream = hip.hipStreamCreate()
         with hipfile.FileHandle(path, os.O_RDONLY) as file:
             file.read_async(hipfile.Buffer(pointer.value, 4096, 0), 4096, 0, 0, stream)
             gc.collect()
-            session.hip.hipStreamSynchronize(stream)
+            hip.hipStreamSynchronize(stream)
+
+    with pytest.raises(SanitizerError, match=r"slot\.owner-collected"):
+        body()
 
 
 def test_handle_kept_to_the_end_is_fine(path: Path) -> None:
@@ -417,18 +436,22 @@ def test_handle_kept_to_the_end_is_fine(path: Path) -> None:
 
 
 def test_the_body_s_own_error_comes_first(path: Path) -> None:
-    with pytest.raises(KeyError) as caught, fake() as session:
+    @fake()
+    def body() -> None:
         import hipfile
 
-        early_read(session, path)
+        early_read(hipfile_mock.session(), path)
         hipfile.FileHandle(path, os.O_RDONLY).open()
         raise KeyError("mine")
+
+    with pytest.raises(KeyError) as caught:
+        body()
     assert len(caught.value.__notes__) == 1
     assert "result.early-read" in caught.value.__notes__[0]
     assert "leak." not in caught.value.__notes__[0]
 
 
-# -- cost -----------------------------------------------------------------------------------------------------------------
+# -- cost ------------------------------------------------------------------------------------------------
 
 
 def test_import_loads_nothing_heavy() -> None:

@@ -213,7 +213,7 @@ def test_hip_malloc_helpers(fake: hipfile_mock.Session) -> None:
         hipFree(object())  # type: ignore[arg-type]
 
 
-# -- the low-level functions --------------------------------------------------------------------------------------------
+# -- the low-level functions -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -267,7 +267,7 @@ def test_error_helpers(fake: hipfile_mock.Session) -> None:
         low.is_hip_drv_err([5011, 3])  # type: ignore[arg-type]
 
 
-# -- slots --------------------------------------------------------------------------------------------------------------
+# -- slots -----------------------------------------------------------------------------------------------
 
 
 def test_handle_is_real_memory_that_does_not_move(fake: hipfile_mock.Session) -> None:
@@ -362,7 +362,7 @@ def test_observers_see_the_host_touch_slots(rig: Rig) -> None:
     rig.sync()
 
 
-# -- beyond one machine ---------------------------------------------------------------------------------------------------
+# -- beyond one machine ----------------------------------------------------------------------------------
 
 
 def test_leftovers_of_an_ended_machine_do_not_touch_the_next(path: Path) -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from hipfile_mock.faces.packages import HIPFILE
 
-# Preloads our module in the place of the compiled one; the suite's conftest then leaves it alone. Without output capture:
-# one of its tests makes an object that closes descriptor 11 when it is collected, and that may be a file of pytest's.
+# Preloads our module in the place of the compiled one; the suite's conftest then leaves it alone. Without output
+# capture: one of its tests makes an object that closes descriptor 11 when it is collected, and that may be pytest's.
 RUNNER = """
 import importlib.util, sys
 import pytest, hipfile_mock

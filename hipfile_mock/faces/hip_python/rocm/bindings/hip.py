@@ -23,6 +23,7 @@ from hipfile_sim.native.callbacks import client_function as _client_function
 
 from ._attributes import DEVICE_ATTRIBUTES as _DEVICE_ATTRIBUTES
 from .util._struct import Handle as _Handle
+from .util._struct import Opaque as _Opaque
 from .util._struct import Struct as _Struct
 from .util._struct import checked as _checked
 from .util._struct import mirror as _mirror
@@ -104,13 +105,13 @@ class ihipEvent_t(_Handle):
     __slots__ = ()
 
 
-class hipHostFn_t(_Handle):
+class hipHostFn_t(_Opaque):
     """A host function: the address of a C function."""
 
     __slots__ = ()
 
 
-class hipStreamCallback_t(_Handle):
+class hipStreamCallback_t(_Opaque):
     """A callback of a stream: the address of a C function."""
 
     __slots__ = ()
@@ -148,7 +149,6 @@ class hipDeviceProp_t(_Struct):
 
 hipStream_t = ihipStream_t
 hipEvent_t = ihipEvent_t
-hipDeviceProp_tR0600 = hipDeviceProp_t
 
 # -- functions --------------------------------------------------------------------------------------------------------
 
@@ -338,7 +338,7 @@ def hipGetErrorString(hipError: Any) -> tuple[Any, CStr]:
     return (hipError_t(0), CStr(_codes.error_string(_checked(hipError, _hipError_t__Base, "hipError"))))
 
 
-_SYMBOLS = frozenset(_Runtime.CALLS) - {"launch", "hipGetDeviceProperties"} | {
+_SYMBOLS = frozenset(_Runtime.CALLS) - {"launch"} | {
     "hipGetErrorName",
     "hipGetErrorString",
     "hipGetDevicePropertiesR0600",

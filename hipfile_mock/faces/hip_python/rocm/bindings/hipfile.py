@@ -24,7 +24,7 @@ HIPFILE_VERSION_MINOR = 4
 HIPFILE_VERSION_PATCH = 0
 HIPFILE_BASE_ERR = _codes.BASE_ERR
 
-_SYMBOLS = frozenset(symbol.name for symbol in _TABLE if "Stats" not in symbol.name)
+_SYMBOLS = frozenset(symbol.name for symbol in _TABLE)
 
 
 def has_symbol(name: str | bytes | bytearray) -> bool:

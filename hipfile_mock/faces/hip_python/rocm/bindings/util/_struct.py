@@ -12,7 +12,7 @@ from hipfile_sim.native.structs import Layout
 
 from .types import Pointer
 
-__all__ = ["Handle", "Struct", "checked", "mirror"]
+__all__ = ["Handle", "Opaque", "Struct", "checked", "mirror"]
 
 
 def mirror(name: str, source: Any, module: str, aliases: dict[str, int] | None = None) -> tuple[Any, Any]:
@@ -44,7 +44,16 @@ def checked(value: Any, base: Any, argument: str) -> int:
     return int(value)
 
 
-class Handle(Pointer):
+class Opaque(Pointer):
+    """The address of something that has a type of its own."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} object, ptr: {self._ptr}>"
+
+
+class Handle(Opaque):
     """An opaque C object."""
 
     __slots__ = ()
@@ -56,9 +65,6 @@ class Handle(Pointer):
 
     def __contains__(self, item: Any) -> bool:
         return item in self.PROPERTIES()
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} object, ptr: {self._ptr}>"
 
 
 class Struct(Handle):

@@ -399,7 +399,10 @@ class _List(Pointer):
             super()._take(pyobj)
             return
         if self._scalar and len(pyobj) != 1:
-            raise ValueError(f"a '{type(self).__name__}' takes exactly one value, not {len(pyobj)}")
+            raise ValueError(
+                "a 'PointerTo*' wraps a single scalar; a 'list'/'tuple' initializer must have exactly one element"
+                f" (got {len(pyobj)})"
+            )
         values: list[Any] = [getattr(entry, "value", entry) for entry in pyobj]
         for index, value in enumerate(values):
             if not isinstance(value, int):
