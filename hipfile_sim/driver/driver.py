@@ -105,12 +105,12 @@ class Driver(Services):
 
     @public()
     def hipFileDriverOpen(self) -> HipFileStatus:
-        """Open the driver once more. [life.open]"""
+        """Open the driver once more. [life.open.counts]"""
         return self.state.open()
 
     @public()
     def hipFileDriverClose(self) -> HipFileStatus:
-        """Close it once; 5001 if it is not open. [life.close]"""
+        """Close it once; 5001 if it is not open. [life.close.counts]"""
         result = self.state.close()
         if result is SUCCESS and self.state.use_count == 0:
             self.batches.driver_closed()
@@ -118,7 +118,7 @@ class Driver(Services):
 
     @public(as_count, pure=True)
     def hipFileUseCount(self) -> int:
-        """Opens less closes. [life.use-count]"""
+        """Opens less closes. [life.use-count.closed]"""
         return self.state.use_count
 
     @public(with_values(0, 0, 0), pure=True)
@@ -135,7 +135,7 @@ class Driver(Services):
 
     @public(with_values(0))
     def hipFileHandleRegister(self, descr: FileDescr | None) -> tuple[HipFileStatus, int]:
-        """Register an open file; status and handle (0 on failure). [file.register]"""
+        """Register an open file; status and handle (0 on failure). [file.register.order]"""
         result = self.state.files.register(descr, self.state.implicit_init)
         if result[0].err == OpError.hipFileSuccess:
             self.stats.file_registered()
@@ -143,7 +143,7 @@ class Driver(Services):
 
     @public(as_nothing)
     def hipFileHandleDeregister(self, handle: int) -> None:
-        """Deregister; silently nothing for an unknown handle, and for one in use. [file.deregister]"""
+        """Deregister; silently nothing for an unknown handle, and for one in use. [file.deregister.silent]"""
         with self.state.lock:
             self.state.files.deregister(handle & U64)
 
@@ -201,7 +201,7 @@ class Driver(Services):
 
     @public(as_io)
     def hipFileWrite(self, handle: int, pointer: int, size: int, file_offset: int, buffer_offset: int) -> IOResult:
-        """Write `size` bytes from the buffer to the file, and to the disk. As `hipFileRead`. [sync.write]"""
+        """Write `size` bytes from the buffer to the file, and to the disk. As `hipFileRead`. [sync.write.count]"""
         return sync.transfer(
             self, True, handle & U64, pointer & U64, size & U64, signed(file_offset), signed(buffer_offset)
         )
@@ -247,7 +247,7 @@ class Driver(Services):
 
     @public()
     def hipFileStreamRegister(self, stream: int, flags: int = 0) -> HipFileStatus:
-        """Register a stream and what the caller promises about its slots. The driver is not opened. [stream.register]
+        """Register a stream and what the caller promises of its slots. Opens no driver. [stream.register.order]
 
         Returns
         -------
@@ -262,7 +262,7 @@ class Driver(Services):
 
     @public()
     def hipFileStreamDeregister(self, stream: int) -> HipFileStatus:
-        """Forget a stream, in use or not; 5022 if it is not registered. [stream.deregister]"""
+        """Forget a stream, in use or not; 5022 if it is not registered. [stream.deregister.ok]"""
         try:
             self.state.streams.deregister(stream & U64)
         except Refused as refused:
@@ -273,19 +273,19 @@ class Driver(Services):
 
     @public(with_values(0))
     def hipFileBatchIOSetUp(self, capacity: int) -> tuple[HipFileStatus, int]:
-        """A batch of at most `capacity` operations, 1 to 128; status and handle. [batch.setup]"""
+        """A batch of at most `capacity` operations, 1 to 128; status and handle. [batch.setup.capacity]"""
         return self.batches.set_up(capacity)
 
     @public()
     def hipFileBatchIOSubmit(self, batch: int, ops: Sequence[BatchOp] | None, flags: int = 0) -> HipFileStatus:
-        """Submit all of `ops` or none. `flags` are ignored. [batch.submit]"""
+        """Submit all of `ops` or none. `flags` are ignored. [batch.submit.all-or-nothing]"""
         return self.batches.submit(batch, ops)
 
     @public(with_values(()))
     def hipFileBatchIOGetStatus(
         self, batch: int, min_nr: int, max_nr: int, timeout: tuple[int, int] | None = None
     ) -> tuple[HipFileStatus, Sequence[BatchEvent]]:
-        """Collect up to `max_nr` events, waiting for `min_nr`; `timeout` is (s, ns), None for ever. [batch.status]"""
+        """Collect up to `max_nr` events, waiting for `min_nr`; `timeout`: (s, ns), None for ever. [batch.status.waits]"""
         return self.batches.get_status(batch, min_nr, max_nr, timeout)
 
     @public()
@@ -302,7 +302,7 @@ class Driver(Services):
 
     @public(with_values(None))
     def hipFileDriverGetProperties(self) -> tuple[HipFileStatus, DriverProperties | None]:
-        """Status and properties. [param.properties]"""
+        """Status and properties. [param.properties.get]"""
         return self.parameters.get_properties()
 
     @public()
@@ -359,17 +359,17 @@ class Driver(Services):
 
     @public(with_values(None))
     def hipFileGetStatsL1(self) -> tuple[HipFileStatus, StatsL1 | None]:
-        """Totals; 5030 where the release has no statistics functions. [stats.l1]"""
+        """Totals; 5030 where the release has no statistics functions. [stats.l1.bytes]"""
         return self._stats(self.stats.l1)
 
     @public(with_values(None))
     def hipFileGetStatsL2(self) -> tuple[HipFileStatus, StatsL2 | None]:
-        """Totals and histograms. [stats.l2]"""
+        """Totals and histograms. [stats.l2.histograms-zero]"""
         return self._stats(self.stats.l2)
 
     @public(with_values(None))
     def hipFileGetStatsL3(self) -> tuple[HipFileStatus, StatsL3 | None]:
-        """Each device. [stats.l3]"""
+        """Each device. [stats.l3.by-device]"""
         return self._stats(self.stats.l3)
 
     def _stats(self, make: Callable[[], Any]) -> tuple[HipFileStatus, Any]:

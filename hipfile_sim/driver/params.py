@@ -65,7 +65,7 @@ class Parameters:
         self.values |= {("string", p): "" for p in StringParameter}
 
     def get_properties(self) -> tuple[HipFileStatus, DriverProperties | None]:
-        """``hipFileDriverGetProperties``. [param.properties]"""
+        """``hipFileDriverGetProperties``. [param.properties.get]"""
         return (SUCCESS, self.properties) if self._implemented else (NOT_IMPLEMENTED, None)
 
     def set_property(self, name: str, value: int) -> HipFileStatus:

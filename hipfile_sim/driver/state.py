@@ -38,13 +38,13 @@ class DriverState:
         self.streams = StreamTable(driver, self.lock)
 
     def open(self) -> HipFileStatus:
-        """One more user. Always succeeds. [life.open]"""
+        """One more user. Always succeeds. [life.open.counts]"""
         with self.lock:
             self.use_count += 1
         return SUCCESS
 
     def close(self) -> HipFileStatus:
-        """One user less; the last one clears buffers, then files, whether in use or not. [life.close]
+        """One user less; the last one clears buffers, then files, whether in use or not. [life.close.counts]
 
         Streams stay registered. [life.close.streams-survive]
         """

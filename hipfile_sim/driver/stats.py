@@ -141,7 +141,15 @@ class Statistics:
     driver : Driver
     """
 
-    __slots__ = ("_counters", "_driver", "_enabled", "_lock", "buffer_registrations", "file_registrations", "rejections")
+    __slots__ = (
+        "_counters",
+        "_driver",
+        "_enabled",
+        "_lock",
+        "buffer_registrations",
+        "file_registrations",
+        "rejections",
+    )
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
