@@ -71,6 +71,24 @@ class Slots:
             self.cells[self.NAMES.index(name)] = value
 
 
+_MADE = {
+    "hipFileHandleRegister": ("hipFileHandleDeregister", True),
+    "hipFileBufRegister": ("hipFileBufDeregister", False),
+    "hipFileStreamRegister": ("hipFileStreamDeregister", False),
+    "hipFileBatchIOSetUp": ("hipFileBatchIODestroy", True),
+    "hipMalloc": ("hipFree", True),
+    "hipHostMalloc": ("hipHostFree", True),
+    "hipMallocManaged": ("hipFree", True),
+    "hipStreamCreate": ("hipStreamDestroy", True),
+    "hipStreamCreateWithFlags": ("hipStreamDestroy", True),
+    "hipEventCreate": ("hipEventDestroy", True),
+    "hipEventCreateWithFlags": ("hipEventDestroy", True),
+}
+"""What makes something, what undoes it, and whether its name comes back (or is the first argument)."""
+_GONE = {undo for undo, _ in _MADE.values() if not undo.startswith("hipFile")}
+"""Calls that certainly end what they are given; a deregistration may be refused and is tried again at the end."""
+
+
 def pattern(size: int, start: int = 0) -> bytes:
     """`size` bytes of a file whose 4-byte word at offset o is o // 4; `start` is the offset of the first byte."""
     first = start // 4
@@ -107,15 +125,35 @@ class Kit:
         self._fds: list[int] = []
         self._paths: list[str] = []
         self._kept: list[Any] = []
+        self._made: list[tuple[str, int]] = []
         self._count = 0
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if not name.startswith("hip"):
             raise AttributeError(name)
         call = self.target.call
+        keep = _MADE.get(name)
+        if name in _GONE and self._made:
 
-        def make(*args: Any) -> Any:
-            return call(name, *args)
+            def take_back(*args: Any) -> Any:
+                self._made = [made for made in self._made if made != (name, args[0])]
+                return call(name, *args)
+
+            return take_back
+        if keep is None or self.has("model"):  # the model is thrown away with all that it holds
+
+            def make(*args: Any) -> Any:
+                return call(name, *args)
+
+        else:
+            undo, outs = keep
+
+            def make(*args: Any) -> Any:
+                result = call(name, *args)
+                status = result[0] if outs else result
+                if (status[0] if isinstance(status, tuple) else status) == 0:
+                    self._made.append((undo, result[1] if outs else args[0]))
+                return result
 
         return make
 
@@ -406,6 +444,20 @@ class Kit:
             time.sleep(0.02)
 
     # ------------------------------------------------------------------------------------------------------------ end
+    def _undo(self) -> None:
+        """Give back what this test made and did not give back itself, the registrations first."""
+        if not self._made:
+            return
+        self.target.call("hipSetDevice", 0)
+        self.target.call("hipDeviceSynchronize")
+        for first in ("hipFileBatch", "hipFile", "hip"):  # what uses others goes before them
+            for made in reversed(self._made.copy()):
+                if made[0].startswith(first):
+                    self._made.remove(made)
+                    self.target.call(*made)
+        self._made.clear()
+        self.target.call("hipGetLastError")
+
     def cleanup(self) -> None:
         """Release holds, wait for threads left waiting, close descriptors, remove files."""
         for hold in self._holds:
@@ -414,6 +466,7 @@ class Kit:
             except Exception:  # the world may already be broken by the test
                 pass
         self.cleanup_threads()
+        self._undo()
         for fd in self._fds:
             try:
                 os.close(fd)

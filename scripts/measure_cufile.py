@@ -142,6 +142,7 @@ class Lab:
         out: dict[str, Any] = {}
 
         def run() -> None:
+            self.h("SetDevice", 0)  # a fresh thread has no current context until a runtime call
             start = time.perf_counter()
             try:
                 out["gave"] = function()
@@ -325,7 +326,7 @@ def life_threads(lab: Lab) -> None:
     results: list[Any] = []
     jobs: list[Callable[[], Any]] = [lambda fd=fd: lab.f("HandleRegister", (1, fd))[0] for fd in fds]
     jobs += [lambda p=p: lab.f("BufRegister", p, 64 * KIB, 0) for p in pointers]
-    threads = [threading.Thread(target=lambda j=j: results.append(j())) for j in jobs]
+    threads = [threading.Thread(target=lambda j=j: (lab.h("SetDevice", 0), results.append(j()))) for j in jobs]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -436,8 +437,7 @@ def file_modes(lab: Lab) -> None:
     lab.see("synchronise, done", [lab.h("StreamSynchronize", stream), slots.done])
     path = lab.path()
     Path(path).write_bytes(b"\x01" * 100)
-    append = lab.handle(os.open(path, os.O_RDWR | os.O_APPEND))
-    lab.see("append: write 4096 at 0", [lab.f("Write", append, pointer, 4096, 0, 0), os.path.getsize(path)])
+    lab.see("append: register", lab.f("HandleRegister", (1, os.open(path, os.O_RDWR | os.O_APPEND)))[0])
 
 
 # ------------------------------------------------------------------------------------------------------------- buffers
@@ -626,73 +626,101 @@ def async_done_in_host_function(lab: Lab) -> None:
         lab.see(f"{kind}: synchronise, seen", [lab.h("StreamSynchronize", stream), seen, slots.done])
 
 
-def _late(name: str, write: bool) -> None:
+CHANGES: dict[str, dict[str, int]] = {
+    "size": {"size": 4096},
+    "file_offset": {"file_offset": 2 * MIB},
+    "buffer_offset": {"buffer_offset": MIB},
+    "all": {"size": 4096, "file_offset": 2 * MIB, "buffer_offset": MIB},
+    "grown": {"size": 2 * MIB},
+    "out of buffer": {"size": 16 * MIB},
+    "to zero": {"size": 0},
+    "negative file offset": {"file_offset": -1},
+    "buffer offset too large": {"buffer_offset": 8 * MIB},
+    "past end": {"file_offset": 64 * MIB},
+    "negative buffer offset": {"buffer_offset": -4096},
+}
+
+
+def _late(write: bool, flags: int | None, registered: bool) -> None:
+    """Slots changed while the stream is held: what does the operation use?"""
+
     def run(lab: Lab) -> None:
-        handle, p, fd = lab.warm()
+        handle, memory, fd = lab.warm()
+        memory = lab.dev(24 * MIB)
+        p = memory + 8 * MIB  # what leaves the buffer stays inside the allocation
         go = lab.write_async if write else lab.read_async
-        changes = {"size": {"size": 4096}, "file_offset": {"file_offset": 2 * MIB}, "buffer_offset": {"buffer_offset": MIB},
-                   "all": {"size": 4096, "file_offset": 2 * MIB, "buffer_offset": MIB}, "grown": {"size": 2 * MIB},
-                   "out of buffer": {"size": 16 * MIB}, "to zero": {"size": 0}, "negative file offset": {"file_offset": -1},
-                   "negative buffer offset": {"buffer_offset": -1}, "past end": {"file_offset": 64 * MIB}}
-        for flags in (None, 0, 1, 2, 4, 7, 8, 15):
-            for registered in (False, True):
-                if registered and flags not in (0, 7, 15):
-                    continue
-                if registered:
-                    lab.f("BufRegister", p, 4 * MIB, 0)
-                for what, change in changes.items():
-                    stream = lab.stream()
-                    if flags is not None:
-                        lab.f("StreamRegister", stream, flags)
-                    lab.h("Memset", p, 0xAA, 4 * MIB)
-                    lab.h("DeviceSynchronize")
-                    slots = Slots(MIB, MIB, 0)
-                    hold = lab.t.hold(stream)
-                    status = go(handle, p, slots, stream)
-                    slots.set(**change)
-                    hold.release()
-                    code = lab.h("StreamSynchronize", stream)
-                    first = lab.words(p, 4)[0] if not write else None
-                    second = lab.words(p + MIB, 4)[0] if not write else None
-                    lab.see(f"flags {flags} registered {registered} {what}", [list(status), code, slots.done, first, second])
-                if registered:
-                    lab.f("BufDeregister", p)
+        if registered:
+            lab.see("register", lab.f("BufRegister", p, 4 * MIB, 0))
+        stream = lab.stream()
+        if flags is not None:
+            lab.f("StreamRegister", stream, flags)
+        for what, change in CHANGES.items():
+            lab.h("Memset", memory, 0xAA, 24 * MIB)
+            lab.h("DeviceSynchronize")
+            slots = Slots(MIB, MIB, 0)
+            hold = lab.t.hold(stream)
+            status = go(handle, p, slots, stream)
+            slots.set(**change)
+            hold.release()
+            code = lab.h("StreamSynchronize", stream)
+            places = [lab.words(p + o, 4)[0] for o in (-4096, 0, MIB)] if not write else None
+            lab.see(what, [list(status), code, slots.done, places])
 
-    run.__name__ = name
-    PROBES[name] = run
+    run.__name__ = f"late_{'write' if write else 'read'}_flags_{flags}_{'registered' if registered else 'plain'}"
+    PROBES[run.__name__] = run
 
 
-_late("async_late_values_read", False)
-_late("async_late_values_write", True)
+for _flags in (None, 0, 1, 2, 3, 4, 5, 6, 7, 8, 15):
+    _late(False, _flags, True)
+for _flags in (None, 0, 7):
+    _late(True, _flags, True)
+    _late(False, _flags, False)
+
+RANGES = {
+    "whole": (MIB, 0, 0),
+    "crossing end": (MIB, 8 * MIB - 1000, 0),
+    "at end": (4096, 8 * MIB, 0),
+    "past end": (4096, 8 * MIB + 8192, 0),
+    "size 0": (0, 0, 0),
+    "size 0 past end": (0, 9 * MIB, 0),
+    "odd": (1001, 333, 13),
+    "odd file offset": (4096, 333, 0),
+    "odd buffer offset": (4096, 4096, 13),
+    "too large": (8 * MIB, 0, 0),
+    "too large by one": (4 * MIB + 1, 0, 0),
+    "too large with offset": (4 * MIB, 0, 4096),
+    "buffer offset = length": (4096, 0, 4 * MIB),
+    "buffer offset far": (4096, 0, 64 * MIB),
+    "negative file offset": (4096, -1, 0),
+    "negative buffer offset": (4096, 0, -4096),
+    "huge size": (1 << 40, 0, 0),
+}
 
 
-@probe
-def async_ranges(lab: Lab) -> None:
-    handle, p, _ = lab.warm()
-    size = 8 * MIB
-    cases = {
-        "whole": (MIB, 0, 0), "crossing end": (MIB, size - 1000, 0), "at end": (4096, size, 0), "past end": (4096, size + 8192, 0),
-        "size 0": (0, 0, 0), "odd": (1001, 333, 13), "too large": (8 * MIB, 0, 0), "too large with offset": (4 * MIB, 0, 4096),
-        "buffer offset too large": (4096, 0, 4 * MIB), "buffer offset far": (4096, 0, 64 * MIB), "negative file offset": (4096, -1, 0),
-        "negative buffer offset": (4096, 0, -4096), "huge size": ((1 << 62), 0, 0),
-    }
-    for flags in (None, 0, 7, 8, 15):
-        for registered in (False, True):
-            if registered:
-                lab.see(f"flags {flags} register", lab.f("BufRegister", p, 4 * MIB, 0))
-            for name, (n, off, boff) in cases.items():
-                for kind, go in (("read", lab.read_async), ("write", lab.write_async)):
-                    if kind == "write" and (flags in (8,) or "end" in name):
-                        continue
-                    stream, slots = lab.stream(), Slots(n, off, boff)
-                    if flags is not None:
-                        lab.f("StreamRegister", stream, flags)
-                    status = go(handle, p, slots, stream)
-                    at_once = slots.done
-                    code = lab.h("StreamSynchronize", stream)
-                    lab.see(f"{kind} flags {flags} registered {registered} {name}", [list(status), at_once, code, slots.done])
-            if registered:
-                lab.f("BufDeregister", p)
+def _ranges(write: bool, flags: int | None, registered: bool) -> None:
+    def run(lab: Lab) -> None:
+        handle, _, _ = lab.warm()
+        p = lab.dev(24 * MIB) + 8 * MIB
+        if registered:
+            lab.see("register", lab.f("BufRegister", p, 4 * MIB, 0))
+        stream = lab.stream()
+        if flags is not None:
+            lab.f("StreamRegister", stream, flags)
+        for name, case in RANGES.items():
+            slots = Slots(*case)
+            status = (lab.write_async if write else lab.read_async)(handle, p, slots, stream)
+            at_once = slots.done
+            lab.see(name, [list(status), at_once, lab.h("StreamSynchronize", stream), slots.done])
+
+    run.__name__ = f"ranges_{'write' if write else 'read'}_flags_{flags}_{'registered' if registered else 'plain'}"
+    PROBES[run.__name__] = run
+
+
+for _flags in (None, 0, 7, 8, 15):
+    _ranges(False, _flags, True)
+_ranges(True, 0, True)
+_ranges(True, 7, True)
+_ranges(False, None, False)
 
 
 @probe
@@ -760,7 +788,12 @@ def async_stream_destroyed(lab: Lab) -> None:
     lab.f("StreamRegister", stream, 0)
     hold = lab.t.hold(stream)
     lab.read_async(handle, p, slots, stream)
-    lab.see("deregister stream in flight", lab.f("StreamDeregister", stream))
+    lab.see("deregister stream in flight", lab.blocked(lambda: lab.f("StreamDeregister", stream), hold))
+    lab.see("done then", slots.done)
+    lab.h("StreamSynchronize", stream)
+    stream, slots = lab.stream(), Slots(MIB)
+    hold = lab.t.hold(stream)
+    lab.read_async(handle, p, slots, stream)
     lab.see("destroy", lab.blocked(lambda: lab.h("StreamDestroy", stream), hold))
     lab.h("DeviceSynchronize")
     time.sleep(0.1)
@@ -796,12 +829,31 @@ def async_free_in_flight(lab: Lab) -> None:
 
 
 @probe
+def async_thread_without_context(lab: Lab) -> None:
+    """cuFile called in a thread that made no CUDA call before."""
+    handle, p, _ = lab.warm()
+    q = lab.dev(MIB)
+    seen: list[Any] = []
+    slots, stream = Slots(4096), lab.stream()
+
+    def run() -> None:
+        seen.append(lab.f("Read", handle, p, 4096, 0, 0))
+        seen.append(lab.f("BufRegister", q, MIB, 0))
+        seen.append(lab.read_async(handle, p, slots, stream))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    lab.see("read, register, async", [seen, lab.h("StreamSynchronize", stream), slots.done])
+
+
+@probe
 def async_first_call(lab: Lab) -> None:
     lab.f("DriverOpen")
     handle, p = lab.handle(lab.file()), lab.dev(4 * MIB)
-    for kind in ("value", "host"):
+    for kind in ("value", "host", "value again"):
         stream, slots = lab.stream(), Slots(MIB)
-        hold = lab.t.hold(stream, kind)
+        hold = lab.t.hold(stream, kind.split()[0])
         lab.see(f"first call behind a hold by {kind}", lab.blocked(lambda s=slots, t=stream: lab.read_async(handle, p, s, t), hold))
         lab.see("synchronise, done", [lab.h("StreamSynchronize", stream), slots.done])
 
@@ -910,6 +962,7 @@ def async_many(lab: Lab) -> None:
     counted = [0]
 
     def submit() -> None:
+        lab.h("SetDevice", 0)
         for _ in range(3000):
             if hold.released:
                 break
@@ -1051,6 +1104,7 @@ for _name, _op in {
     "batch_bad_offset": lambda p, h: BatchOp(p, -1, 0, 4096, h, 0),
     "batch_bad_opcode": lambda p, h: BatchOp(p, 0, 0, 4096, h, 9),
     "batch_eof": lambda p, h: BatchOp(p, 8 * MIB - 100, 0, 4096, h, 0),
+    "batch_too_large": lambda p, h: BatchOp(p, 0, 4 * MIB, 4096, h, 0),
     "batch_null_buffer": lambda p, h: BatchOp(0, 0, 0, 4096, h, 0),
 }.items():
 

@@ -74,6 +74,20 @@ def test_duplicates(t: Kit) -> None:
     t.expect("file.register.same-file", len(handles), {"two handles": 2})
 
 
+@conformance("file.dio.reads", needs="model", schedules=False)
+def test_smaller_read_alignment(t: Kit) -> None:
+    """The kernel reports that reads could do with less; the library goes by the alignment of writes."""
+    t.open()
+
+    def change(info: FileInfo) -> FileInfo:
+        return info._replace(dio_mem_align=4, dio_offset_align=4096, dio_read_offset_align=512)
+
+    t.files.script("inspect", [change])
+    file = t.machine.hipfile.state.files.lookup(t.handle())
+    assert file is not None
+    t.expect("file.dio.reads", file.dio_offset_align, {"not used": 4096}, variants=(512,))
+
+
 @conformance("file.register.fs-ops", schedules=False)
 def test_callbacks_ignored(t: Kit) -> None:
     """A plain descriptor registers and reads, whatever stands behind the callbacks (a null here)."""

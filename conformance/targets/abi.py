@@ -40,16 +40,15 @@ class AbiTarget(CTarget):
     """
 
     name = "abi"
-    capabilities = frozenset({"c", "threads", "hold", "devices", "environment", "fastpath"})
+    capabilities = frozenset({"c", "threads", "hold", "hold-host", "devices", "environment"})
 
     def __init__(self, directory: str | os.PathLike[str], prefix: str | os.PathLike[str] | None = None) -> None:
         folder = Path(prefix) if prefix is not None else _built()
-        hip = find_library([str(folder / "libamdhip64.so")])
-        hipfile = find_library([str(folder / "libhipfile.so")])
+        hip = find_library([str(folder / name) for name in ("libamdhip64.so", "libamdhip64.so.7")])
+        hipfile = find_library([str(folder / name) for name in ("libhipfile.so", "libhipfile.so.0")])
         if is_emulated(hip, hipfile) is None:
             raise Unavailable(f"{folder} holds no emulated library (no symbol {MARKER}): the target for it is `rocm`")
         super().__init__([hip, hipfile], Path(directory))
-        self.symbols = {"hipDeviceGetName": "hipDeviceGetName"}  # type: ignore[misc]
 
 
 class RocmTarget(CTarget):
@@ -84,8 +83,16 @@ class RocmTarget(CTarget):
 
 
 def _built() -> Path:
+    """Folder of the libraries that this project built.
+
+    Raises
+    ------
+    Unavailable
+        They are not built and cannot be.
+    """
+    from hipfile_sim.native.prefix import NativeUnavailable, libraries
+
     try:
-        from hipfile_sim.native import library_dir
-    except ImportError as error:
-        raise Unavailable(f"the emulated libraries are not part of this installation: {error}") from error
-    return Path(library_dir())
+        return Path(libraries())
+    except NativeUnavailable as error:
+        raise Unavailable(str(error)) from error

@@ -87,6 +87,14 @@ _SCALARS: dict[str, Any] = {
     "bool": C.c_bool,
     "float": C.c_float,
 }
+_RESULTS: dict[str, Any] = {
+    "code": C.c_int,
+    "status": _StatusStruct,
+    "str": C.c_char_p,
+    "io": C.c_ssize_t,
+    "count": C.c_ssize_t,
+    "void": None,
+}
 _FUNCTION = C.CFUNCTYPE(None, C.c_void_p)
 _CALLBACK = C.CFUNCTYPE(None, C.c_void_p, C.c_int, C.c_void_p)
 
@@ -154,22 +162,13 @@ class CTarget:
             for library in self.libraries:
                 found = getattr(library, symbol, None)
                 if found is not None:
+                    found.restype = _RESULTS[SIGNATURES[name].result]
                     return found
         raise Unsupported(f"{self.name} has no {name}" + (f" (symbol {symbol})" if symbol != name else ""))
 
     def _make(self, name: str) -> Callable[..., Any]:
         signature = SIGNATURES[name]
         function = self.symbol(name)
-        if signature.result == "status":
-            function.restype = _StatusStruct
-        elif signature.result == "str":
-            function.restype = C.c_char_p
-        elif signature.result in ("io", "count"):
-            function.restype = C.c_ssize_t
-        elif signature.result == "void":
-            function.restype = None
-        else:
-            function.restype = C.c_int
         inputs, outputs = signature.args, signature.outs
 
         def invoke(*args: Any) -> Any:
@@ -216,7 +215,6 @@ class CTarget:
     # ------------------------------------------------- calls with structures
     def call_hipFileHandleRegister(self, descr: tuple[int, int] | None) -> tuple[Status, int]:
         function = self.symbol("hipFileHandleRegister")
-        function.restype = _StatusStruct
         handle = C.c_void_p()
         if descr is None:
             return _status(function(C.byref(handle), None)), handle.value or 0
@@ -258,7 +256,6 @@ class CTarget:
 
     def call_hipFileBatchIOSubmit(self, handle: int, ops: list[BatchOp] | None, flags: int, nr: int | None = None) -> Status:
         function = self.symbol("hipFileBatchIOSubmit")
-        function.restype = _StatusStruct
         count = len(ops) if ops else 0
         array = (_IOParams * max(count, 1))()
         for slot, op in zip(array, ops or (), strict=False):
@@ -271,7 +268,6 @@ class CTarget:
         self, handle: int, min_nr: int, max_nr: int, timeout: float | None
     ) -> tuple[Status, list[BatchEvent]]:
         function = self.symbol("hipFileBatchIOGetStatus")
-        function.restype = _StatusStruct
         events = (_IOEvent * max(max_nr, 1))()
         number = C.c_uint(max_nr)
         time = None if timeout is None else C.byref(_Timespec(int(timeout), int((timeout % 1) * 1e9)))
@@ -281,20 +277,17 @@ class CTarget:
 
     def call_hipFileDriverGetProperties(self) -> tuple[Status, bytes]:
         function = self.symbol("hipFileDriverGetProperties")
-        function.restype = _StatusStruct
         room = C.create_string_buffer(256)
         return _status(function(room)), room.raw
 
     def call_hipFileGetParameterString(self, parameter: int, length: int) -> tuple[Status, str]:
         function = self.symbol("hipFileGetParameterString")
-        function.restype = _StatusStruct
         room = C.create_string_buffer(max(length, 1))
         status = _status(function(C.c_int(parameter), room, C.c_int(length)))
         return status, room.value.decode(errors="replace")
 
     def _stats(self, name: str) -> tuple[Status, bytes]:
         function = self.symbol(name)
-        function.restype = _StatusStruct
         room = C.create_string_buffer(1 << 20)
         return _status(function(room)), room.raw[:4096]
 

@@ -1,0 +1,241 @@
+"""The command `hipfile-conformance`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+
+from hipfile_conformance.expectations import apply_expectations, load_expectations
+from hipfile_conformance.report import load_columns, write_report
+from hipfile_conformance.results import Column, State, TestResult
+from hipfile_conformance.runner import Plan, run_conformance
+from hipfile_conformance.table import Table, build_table
+from hipfile_conformance.targets import NAMES, Unavailable, available
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    help="Judge an implementation of the hipFile API clause by clause.", no_args_is_help=True, add_completion=False
+)
+COMMITTED = Path(__file__).parent / "results"
+"""Results of real hardware, kept with the suite."""
+
+
+def _releases(target: str, wanted: str) -> list[str]:
+    from hipfile_sim.driver.clauses.registry import PROFILES
+    from hipfile_sim.driver.profiles import NEWEST, get_profile
+
+    if target == "cufile":
+        return ["cufile"]
+    if wanted == "all":
+        return list(PROFILES) if target in ("sim", "abi") else [NEWEST]
+    return [get_profile(name).name for name in wanted.split(",")]
+
+
+def _targets(wanted: str, folder: Path) -> list[str]:
+    if wanted == "auto":
+        found = available(folder, lambda line: typer.echo(f"not here: {line}", err=True))
+        typer.echo(f"targets on this machine: {', '.join(found)}", err=True)
+        return found
+    names = wanted.split(",")
+    for name in names:
+        if name not in NAMES and ":" not in name:
+            raise typer.BadParameter(f"no target {name!r}: choose from auto, {', '.join(NAMES)}, or module:factory")
+    return names
+
+
+def _shard(text: str) -> tuple[int, int]:
+    try:
+        index, count = (int(part) for part in text.split("/"))
+    except ValueError:
+        raise typer.BadParameter(f"a shard is written 2/5, not {text!r}") from None
+    if not 1 <= index <= count:
+        raise typer.BadParameter(f"shard {text!r}: the first number goes from 1 to the second")
+    return index, count
+
+
+@app.command()
+def run(
+    target: Annotated[str, typer.Option(help="auto, sim, abi, rocm, cufile, module:factory; several with commas")] = "auto",
+    release: Annotated[str, typer.Option(help="releases to judge by, with commas, or all")] = "all",
+    profile: Annotated[str, typer.Option(help="quick or full")] = "quick",
+    report: Annotated[Optional[Path], typer.Option(help="folder for report.json, .md, .html and junit.xml")] = None,  # noqa: UP007, UP045
+    seed: Annotated[int, typer.Option(help="of the generated programs")] = 0,
+    only: Annotated[Optional[list[str]], typer.Option(help="tests or clauses that contain this word")] = None,  # noqa: UP007, UP045
+    shard: Annotated[str, typer.Option(help="this part of how many, as 2/5")] = "1/1",
+    jobs: Annotated[int, typer.Option(help="worker processes")] = min(2, os.cpu_count() or 1),
+    folder: Annotated[Optional[Path], typer.Option(help="where the tests' files go")] = None,  # noqa: UP007, UP045
+    programs: Annotated[bool, typer.Option(help="also run generated programs")] = True,
+    committed: Annotated[bool, typer.Option(help="show the committed results of real hardware beside this run")] = True,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="a line for each test")] = False,
+) -> None:
+    """Run the suite and write the reports; the exit code is 1 if anything failed."""
+    if profile not in ("quick", "full"):
+        raise typer.BadParameter(f"profile is quick or full, not {profile!r}")
+    place = folder or Path.cwd() / ".conformance-files"
+    place.mkdir(parents=True, exist_ok=True)
+    columns: list[Column] = []
+    problems: list[str] = []
+    for name in _targets(target, place):
+        for one in _releases(name, release):
+            start = time.perf_counter()
+            plan = Plan(profile, seed, tuple(only or ()), _shard(shard), jobs, tell=_teller(verbose))
+            try:
+                column = run_conformance(name, release=one, folder=place, plan=plan)
+            except Unavailable as error:
+                typer.echo(f"{name}: not available: {error}", err=True)
+                problems.append(f"{name}: {error}")
+                continue
+            if programs and not only:
+                _programs(column, plan, place, problems)
+            problems += apply_expectations(column, load_expectations(name))
+            columns.append(column)
+            _summary(column, time.perf_counter() - start)
+    table = build_table([*columns, *(_committed(columns) if committed else [])], problems=problems, mutants=_mutants())
+    _finish(table, report)
+    try:
+        place.rmdir()
+    except OSError:
+        pass
+    raise typer.Exit(1 if _failed(columns, problems) else 0)
+
+
+def _programs(column: Column, plan: Plan, place: Path, problems: list[str]) -> None:
+    from hipfile_conformance.programs import run_programs
+
+    found, failures = run_programs(column.target, column.release, plan.depth, plan.seed, place, plan.shard)
+    column.programs.update(found)
+    for failure in failures:
+        column.tests.append(failure)
+        plan.tell(failure)
+
+
+def _teller(verbose: bool) -> Any:
+    def tell(result: TestResult) -> None:
+        if verbose or result.state is State.FAIL:
+            variant = f" [{result.variant}]" if result.variant else ""
+            typer.echo(f"  {result.state.value:18} {result.test}{variant} {result.message}", err=True)
+
+    return tell
+
+
+def _summary(column: Column, seconds: float) -> None:
+    counts = {state: sum(result.state is state for result in column.tests) for state in State}
+    parts = ", ".join(f"{count} {state.value}" for state, count in counts.items() if count)
+    extra = "".join(
+        f"; {kind}: " + ", ".join(f"{v} {k}" for k, v in found.items() if isinstance(v, int))
+        for kind, found in column.programs.items()
+    )
+    typer.echo(f"{column.name}: {parts}{extra} ({seconds:.1f} s)")
+
+
+def _committed(columns: list[Column]) -> list[Column]:
+    """Committed columns of targets that did not run now."""
+    here = {column.name for column in columns}
+    found = []
+    for path in sorted(COMMITTED.glob("*.json")):
+        for column in load_columns(path):
+            if column.name not in here:
+                column.facts = {**column.facts, "committed": path.name}
+                found.append(column)
+    return found
+
+
+def _mutants() -> dict[str, Any] | None:
+    path = COMMITTED / "mutants" / "score.json"
+    if not path.exists():
+        return None
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+def _failed(columns: list[Column], problems: list[str]) -> bool:
+    return bool(problems) or any(r.state is State.FAIL for column in columns for r in column.tests)
+
+
+def _finish(table: Table, report: Path | None) -> None:
+    for problem in table.problems:
+        typer.echo(f"problem: {problem}", err=True)
+    for column in table.columns:
+        if column.stale:
+            typer.echo(f"{column.name}: {len(column.stale)} committed cells are stale (their clauses changed)", err=True)
+    for item in table.disagreements:
+        typer.echo(f"disagreement: {item.clause} ({item.test}): {item.real} {item.observed}, {item.model} {item.model_observed}", err=True)
+    if report is not None:
+        for path in write_report(table, report):
+            typer.echo(f"wrote {path}")
+
+
+@app.command(name="report")
+def report_command(
+    files: Annotated[list[Path], typer.Argument(help="report.json files of earlier runs (shards, machines)")],
+    into: Annotated[Path, typer.Option(help="folder for the reports")] = Path("conformance-report"),
+) -> None:
+    """Join earlier results into one report; parts of one column (shards) are put together."""
+    joined: dict[str, Column] = {}
+    for path in files:
+        for column in load_columns(path):
+            known = joined.setdefault(column.name, column)
+            if known is not column:
+                known.tests += column.tests
+                known.stale = sorted(set(known.stale) | set(column.stale))
+    _finish(build_table(list(joined.values()), mutants=_mutants()), into)
+
+
+@app.command(name="check")
+def check_command() -> None:
+    """Check the suite itself: each clause has a test, each test names clauses, each public function appears."""
+    from hipfile_conformance.coverage import check
+
+    problems = check()
+    for problem in problems:
+        typer.echo(problem)
+    typer.echo(f"{len(problems)} problems")
+    raise typer.Exit(1 if problems else 0)
+
+
+@app.command(name="mutants")
+def mutants_command(
+    only: Annotated[Optional[list[str]], typer.Option(help="mutants whose name contains this word")] = None,  # noqa: UP007, UP045
+    jobs: Annotated[int, typer.Option(help="worker processes")] = min(2, os.cpu_count() or 1),
+    write: Annotated[bool, typer.Option(help="write the score to the committed results")] = False,
+) -> None:
+    """Run the quick profile on broken models; each must be noticed."""
+    from hipfile_conformance.mutants import run_mutants
+
+    found = run_mutants(tuple(only or ()), jobs, tell=lambda line: typer.echo(line))
+    typer.echo(f"{found['killed']} of {found['total']} killed; {len(found['weak'])} clauses kill none")
+    if write:
+        place = COMMITTED / "mutants"
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "score.json").write_text(json.dumps(found, indent=1) + "\n")
+    raise typer.Exit(1 if found["survivors"] else 0)
+
+
+@app.command(name="list")
+def list_command(clauses: Annotated[bool, typer.Option(help="clauses with their tests instead of tests")] = False) -> None:
+    """List the tests, or the clauses with their tests."""
+    from hipfile_conformance.suite import all_tests, tests_of_clause
+    from hipfile_sim.driver.clauses import all_clauses
+
+    if clauses:
+        for clause in all_clauses():
+            typer.echo(f"{clause.id}: {', '.join(test.id for test in tests_of_clause(clause.id)) or 'NO TEST'}")
+    else:
+        for test in all_tests():
+            typer.echo(f"{test.id}: {', '.join(test.clauses)}")
+
+
+def main() -> None:
+    """Entry point."""
+    sys.exit(app())
+
+
+if __name__ == "__main__":
+    main()
