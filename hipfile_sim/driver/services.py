@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hipfile_sim.driver.codes import FIXED_FILE_OFFSET
 from hipfile_sim.engine.command import MEM, Access, Command, Space
 from hipfile_sim.hip.codes import HipError
-from hipfile_sim.observe.observer import HostAccess, Note, call_site, current_thread
+from hipfile_sim.observe.observer import HostAccess, Note, Site, call_site, current_thread
 
 if TYPE_CHECKING:
     from hipfile_sim.driver.environment import Environment
@@ -71,15 +71,16 @@ class Services:
 
     def slots_read(self, op: AsyncOp) -> None:
         """Tell the observers that the library looked at the three input slots during submit. [submit.reads-all]"""
+        site = call_site(2)
         for pointer in (op.size_p, op.file_offset_p, op.buffer_offset_p):
-            self._host_access(Access(MEM, pointer, SLOT, False), "slot read at submit")
+            self._host_access(Access(MEM, pointer, SLOT, False), "slot read at submit", site)
 
     def slot_written(self, pointer: int) -> None:
         """Tell the observers that the library stored to the result slot during submit. [submit.zeroes-result]"""
-        self._host_access(Access(MEM, pointer, SLOT, True), "bytes_done set at submit")
+        self._host_access(Access(MEM, pointer, SLOT, True), "bytes_done set at submit", call_site(2))
 
-    def _host_access(self, access: Access, what: str) -> None:
-        record = HostAccess(access, current_thread(), call_site(3), what)
+    def _host_access(self, access: Access, what: str, site: Site | None) -> None:
+        record = HostAccess(access, current_thread(), site, what)
         with self.engine.lock:
             for observer in self.engine.observers:
                 observer.host_access(record)

@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -175,6 +176,11 @@ OURS = ("hipfile_sim.", "hipfile_mock.", "torch.", "contextlib", "ctypes", "rocm
 """Modules whose frames are not the user's."""
 
 
+_known: dict[CodeType, bool] = {}
+"""Whether a function is the user's. Looking at the name of its module for every frame of every call would cost more."""
+_KNOWN_LIMIT = 4096
+
+
 def call_site(depth: int = 1) -> Site | None:
     """The innermost frame that belongs to the user.
 
@@ -189,10 +195,16 @@ def call_site(depth: int = 1) -> Site | None:
         None when every frame is ours.
     """
     frame = sys._getframe(depth)
+    known = _known
     while frame is not None:
-        module = frame.f_globals.get("__name__", "")
-        if not (module + ".").startswith(OURS):
-            return Site(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+        code = frame.f_code
+        users = known.get(code)
+        if users is None:
+            if len(known) > _KNOWN_LIMIT:
+                known.clear()
+            users = known[code] = not (frame.f_globals.get("__name__", "") + ".").startswith(OURS)
+        if users:
+            return Site(code.co_filename, frame.f_lineno, code.co_name)
         frame = frame.f_back  # type: ignore[assignment]
     return None
 

@@ -84,7 +84,7 @@ def test_unknown_format(sanitizer: Sanitizer) -> None:
         sanitizer.format("xml")
 
 
-# -- SARIF: the required properties and the types that the 2.1.0 schema gives them ---------------------------------------
+# -- SARIF: the required properties and the types that the 2.1.0 schema gives them
 
 MESSAGE = {"text": str}
 ARTIFACT = {"uri": str, "uriBaseId?": str}

@@ -9,7 +9,7 @@ from hipfile_sim.engine.command import MEM, Access, Command, Lane
 from hipfile_sim.observe.observer import Call, HostAccess, Note, Release, Wait
 from hipfile_sim.observe.sanitizer.deeds import Deed, LaneState, Operation
 from hipfile_sim.observe.sanitizer.hb import Edge
-from hipfile_sim.observe.sanitizer.state import State
+from hipfile_sim.observe.sanitizer.state import LOOK_EVERY, State
 
 if TYPE_CHECKING:
     from hipfile_sim.hip.memory import Block
@@ -27,6 +27,12 @@ SYNC_EDGES = {
     "hipEventElapsedTime": Edge.QUERY,
 }
 """Calls through which the host learns that commands are complete. All others wait for their own work."""
+
+SLOT_KINDS = frozenset({"bind", "run_io", "fastpath_copy", "cleanup"})
+"""Commands of an operation that read or write its slots."""
+
+READ_AT_SUBMIT = "slot read at submit"
+"""What the driver says when it looks at the input slots."""
 
 UNKNOWN_LIMIT = 65_536
 """Operations of one stream that are remembered until the host knows that they are complete."""
@@ -57,11 +63,11 @@ class Core(State):
         stack = self._calls.get(call.thread)
         while stack and stack.pop() is not call:
             pass
-        if call.api == "hipfile" and self._ops:
-            for op in [op for op in self._ops.values() if op.open and op.call is call]:
-                op.open = False
-                if op.lane.completed >= op.last:
-                    self._op_done(op)
+        op = self._open.pop(call.seq, None) if self._open else None
+        if op is not None:
+            op.open = False
+            if op.lane.completed >= op.last:
+                self._op_done(op)
         if not stack:
             if call.name == "hipFileRead" or call.name == "hipFileWrite":
                 self._synchronous(call)
@@ -83,36 +89,36 @@ class Core(State):
         actor = self.actor()
         self.hb.enqueue(actor, state.id, command.ticket)
         object = getattr(command, "op", None)
-        op = None
         if object is not None:
             op = self._ops.get(id(object))
             if op is not None:
                 op.last = command.ticket
             else:
-                op = self._new_op(object, command, state, actor)
-        elif (call := self.current_call()) is not None and call.api == "hipfile":
-            self._inner.add((command.lane.index, command.ticket))
-        elif command.kind == "wait_value":
+                self._new_op(object, command, state, actor)
+            return
+        if command.kind == "wait_value":
             address = command.accesses()[0].start
             self._value_waits[address] = self._value_waits.get(address, 0) + 1
+        call = self.current_call()
+        if call is not None and call.api == "hipfile":
+            self._inner.add((command.lane.index, command.ticket))
         for hook in self._on_command:
-            hook(command, op)
+            hook(command)
 
-    def _new_op(self, object: Any, command: Command, state: LaneState, actor: int) -> Operation | None:
+    def _new_op(self, object: Any, command: Command, state: LaneState, actor: int) -> None:
         call = self.current_call()
         if call is None:
-            return None
+            return
         self.operations += 1
         op = Operation(call, object, command.lane, state.id, command.ticket, self.hb.release(actor))
         self.names.name_file(op)
-        self._ops[id(object)] = op
+        self._ops[id(object)] = self._open[call.seq] = op
         state.unknown.append(op)
         if len(state.unknown) > UNKNOWN_LIMIT:
             self.slots.remove(state.unknown.popleft())
         for hook in self._hooks["op_submitted"]:
             hook(op)
         self.slots.add(op)
-        return op
 
     def started(self, command: Command) -> None:
         state = self._lanes[command.lane.index]
@@ -144,8 +150,9 @@ class Core(State):
             if accesses:
                 self._touch(state, command, accesses, op)
             if op is not None:
-                for hook in self._on_op_command:
-                    hook(op, command, accesses)
+                if kind in SLOT_KINDS:
+                    for hook in self._on_op_command:
+                        hook(op, command, accesses)
                 if op.last == command.ticket and not op.open:
                     self._op_done(op)
         self.hb.finish(state.id)
@@ -166,6 +173,8 @@ class Core(State):
         me = number if hb.stream_order else -1
         ticket = command.ticket
         bounce = op.object.bounce.pointer if op is not None and op.object.bounce is not None else 0
+        if len(accesses) == 3 and command.kind == "bind":
+            accesses = _joined(accesses)
         if self._inner and (key := (command.lane.index, ticket)) in self._inner:
             self._inner.discard(key)  # a copy inside the library: its own host memory is nobody's business
             accesses = [access for access in accesses if self.names.find(access.start) is not None]
@@ -177,16 +186,19 @@ class Core(State):
             )
             if found:
                 self._clash(found, deed, write, space)
-        for hook in self._on_touched:
-            hook(deed, accesses)
-        self._tick()
+        if self.watch_touched:
+            for hook in self._on_touched:
+                hook(deed, accesses)
+        self._work += 1
+        if self._work >= LOOK_EVERY:
+            self._tick()
 
     def _value(self, command: Command, state: LaneState) -> None:
         access = command.accesses()[0]
         address = access.start
         if access.write:
             self._values[address] = self.hb.at(state.id, command.ticket)
-            for hook in self._on_touched:
+            for hook in self._on_touched if self.watch_touched else ():
                 hook(Deed(command.lane, command.ticket, command.kind, None, command.site, None), (access,))
             return
         snapshot = self._values.get(address)
@@ -217,6 +229,8 @@ class Core(State):
                 self.slots.remove(unknown.popleft())
 
     def host_access(self, access: HostAccess) -> None:
+        if access.what == READ_AT_SUBMIT:
+            return  # only to validate them; what counts is when they are bound
         if access.access.space == MEM and (self._values or self._value_waits) and self._value_touch(access.access):
             return
         function = self.running_function()
@@ -251,9 +265,12 @@ class Core(State):
         )
         if found:
             self._clash(found, deed, write, space)
-        for hook in self._on_touched:
-            hook(deed, (access,))
-        self._tick()
+        if self.watch_touched:
+            for hook in self._on_touched:
+                hook(deed, (access,))
+        self._work += 1
+        if self._work >= LOOK_EVERY:
+            self._tick()
 
     def allocated(self, block: Block) -> None:
         call = self.current_call()
@@ -279,3 +296,11 @@ class Core(State):
     def note(self, note: Note) -> None:
         for hook in self._hooks["note"]:
             hook(note)
+
+
+def _joined(accesses: Sequence[Access]) -> Sequence[Access]:
+    """Three reads of neighbouring slots as one."""
+    space, start, length, write = accesses[0]
+    if accesses[1].start == start + length and accesses[2].start == start + 2 * length:
+        return (Access(space, start, 3 * length, write),)
+    return accesses

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 SLOT = 8
 """Bytes of a slot."""
 
+LINE = 6
+"""Slots are looked up by the 64 bytes that they lie in."""
+
 SLOT_NAMES = ("size", "file_offset", "buffer_offset", "bytes_done")
 """The four slots of an operation, in the order of its arguments."""
 
@@ -209,39 +212,45 @@ class SlotIndex:
     def add(self, op: Operation) -> None:
         """Remember `op`."""
         table = self._table
-        for word in _words(op):
-            held = table.get(word)
+        for line in _lines(op):
+            held = table.get(line)
             if held is None:
-                table[word] = [op]
+                table[line] = [op]
             else:
                 held.append(op)
 
     def remove(self, op: Operation) -> None:
         """Forget `op`."""
         table = self._table
-        for word in _words(op):
-            held = table.get(word)
+        for line in _lines(op):
+            held = table.get(line)
             if held is not None and op in held:
                 held.remove(op)
                 if not held:
-                    del table[word]
+                    del table[line]
 
     def hits(self, start: int, end: int) -> list[Operation]:
         """Operations with a slot in ``[start, end)``."""
-        first, last = start >> 3, (end - 1) >> 3
+        first, last = start >> LINE, (end - 1) >> LINE
         table = self._table
+        if first == last:
+            held = table.get(first)
+            return [op for op in held if op.slot_at(start, end) >= 0] if held else []
         if last - first > len(table):
-            words = [word for word in table if first <= word <= last]
+            lines = [line for line in table if first <= line <= last]
         else:
-            words = [word for word in range(first, last + 1) if word in table]
-        return list(dict.fromkeys(op for word in words for op in table[word] if op.slot_at(start, end) >= 0))
+            lines = [line for line in range(first, last + 1) if line in table]
+        return list(dict.fromkeys(op for line in lines for op in table[line] if op.slot_at(start, end) >= 0))
 
     def __len__(self) -> int:
         return len(self._table)
 
 
-def _words(op: Operation) -> set[int]:
-    return {word for address in op.slots for word in (address >> 3, (address + SLOT - 1) >> 3)}
+def _lines(op: Operation) -> set[int]:
+    slots = op.slots
+    if max(slots) - min(slots) == 3 * SLOT:
+        return {min(slots) >> LINE, (min(slots) + 4 * SLOT - 1) >> LINE}
+    return {line for address in slots for line in (address >> LINE, (address + SLOT - 1) >> LINE)}
 
 
 class LaneState:
@@ -259,11 +268,12 @@ class LaneState:
 class Names:
     """Blocks of memory and files, by address and number."""
 
-    __slots__ = ("_bases", "_blocks", "files", "internal")
+    __slots__ = ("_bases", "_blocks", "_device_end", "_device_start", "files", "internal")
 
     def __init__(self) -> None:
         self._bases: list[int] = []
         self._blocks: dict[int, Block] = {}
+        self._device_start = self._device_end = 0
         self.files: dict[Space, str] = {}
         """Names of files."""
         self.internal: set[int] = set()
@@ -274,6 +284,9 @@ class Names:
         if block.base not in self._blocks:
             insort(self._bases, block.base)
         self._blocks[block.base] = block
+        if block.kind == "device":
+            self._device_start = min(self._device_start or block.base, block.base)
+            self._device_end = max(self._device_end, block.base + block.size)
         if internal:
             self.internal.add(block.base)
         else:
@@ -293,6 +306,13 @@ class Names:
             if address < block.base + block.size:
                 return block
         return None
+
+    def find_device(self, address: int) -> Block | None:
+        """The live block of device memory that contains `address`; quick where there is none near."""
+        if not self._device_start <= address < self._device_end:
+            return None
+        block = self.find(address)
+        return block if block is not None and block.kind == "device" else None
 
     def live(self) -> list[Block]:
         """Blocks that the program allocated and has not freed."""

@@ -32,14 +32,14 @@ class Family:
         """Two deeds race. True: it is this family's to report, and it has decided."""
         return False
 
-    def command(self, command: Command, op: Operation | None) -> None:
-        """A command was submitted."""
+    def command(self, command: Command) -> None:
+        """A command was submitted that belongs to no hipFile operation."""
 
     def op_submitted(self, op: Operation) -> None:
         """The first command of an operation was submitted."""
 
     def op_command(self, op: Operation, command: Command, accesses: Sequence[Access]) -> None:
-        """A command of an operation has run."""
+        """A command of an operation that reads or writes its slots has run."""
 
     def op_done(self, op: Operation) -> None:
         """All commands of an operation have run."""
@@ -48,7 +48,7 @@ class Family:
         """Host code touches memory or a file."""
 
     def touched(self, deed: Deed, accesses: Iterable[Access]) -> None:
-        """Bytes were touched, by host code or by a command."""
+        """Bytes were touched, by host code or by a command. Called only while ``core.watch_touched``."""
 
     def released(self, release: Release) -> None:
         """Memory left its owner."""

@@ -86,13 +86,14 @@ class _Actor:
 
 
 class _Lane(_Actor):
-    __slots__ = ("active", "function", "pending", "tickets", "versions")
+    __slots__ = ("active", "function", "heard", "pending", "tickets", "versions")
 
     def __init__(self) -> None:
         super().__init__()
         self.clock = 0
         self.active = False
         self.function = -1
+        self.heard: Snapshot | None = None
         self.pending: deque[Snapshot | None] = deque()
         self.tickets: list[int] = [0]
         self.versions: list[Clocks] = [self.clocks]
@@ -199,10 +200,12 @@ class HappensBefore:
         actor = self._lanes[lane]
         if not self.stream_order:
             actor.clocks = {}
+            actor.heard = None
         actor.clock = ticket
         actor.active = True
         snapshot = actor.pending.popleft() if actor.pending else None
-        if snapshot is not None:
+        if snapshot is not None and snapshot is not actor.heard:
+            actor.heard = snapshot
             self._acquire(lane, actor, snapshot)
         for other, number, edge in after:
             if self._on[edge] and other != lane and actor.clocks.get(other, -1) < number:

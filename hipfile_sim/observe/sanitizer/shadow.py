@@ -130,7 +130,9 @@ class Shadow(Generic[I]):
         found: list[Conflict[I]] = []
         if index >= 0 and cells[index].start == start and cells[index].end == end:
             cell = cells[index]
-            _check(cell, write, known, me, found)
+            writer = cell.w_actor
+            if (write and cell.reads) or (writer != me and writer >= 0 and known.get(writer, -1) < cell.w_clock):
+                _check(cell, write, known, me, found)
             if write:
                 cell.w_actor, cell.w_clock, cell.w_info = actor, clock, info
                 cell.reads = None

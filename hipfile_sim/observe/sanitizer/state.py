@@ -13,6 +13,9 @@ from hipfile_sim.observe.sanitizer.findings import Place
 from hipfile_sim.observe.sanitizer.hb import Edge, HappensBefore, Snapshot
 from hipfile_sim.observe.sanitizer.shadow import Shadow
 
+LOOK_EVERY = 1024
+"""Accesses between two looks at how much is remembered."""
+
 PRUNE_AT = 8192
 """Records at which old ones are looked through for the first time."""
 
@@ -51,12 +54,15 @@ class State(Observer):
         self._lanes: dict[int, LaneState] = {}
         self._calls: dict[int, list[Call]] = {}
         self._ops: dict[int, Operation] = {}
+        self._open: dict[int, Operation] = {}
         self._functions: dict[int, int] = {}
         self._inner: set[tuple[int, int]] = set()
         self._values: dict[int, Snapshot] = {}
         self._value_waits: dict[int, int] = {}
         self._prune_at = PRUNE_AT
         self._work = 0
+        self.watch_touched = False
+        """Whether a family wants to know of every access (`Family.touched`)."""
         self.families = [family(self) for family in families]
         self._on_call = self._table("calls")
         self._on_return = self._table("returns")
@@ -246,11 +252,10 @@ class State(Observer):
     # -- memory bounds -----------------------------------------------------------------------------------------------
 
     def _tick(self) -> None:
-        self._work += 1
-        if self._work >= 1024:
-            self._work = 0
-            if self.records > self._prune_at:
-                self.prune()
+        """Called now and then: is it time to forget?"""
+        self._work = 0
+        if self.records > self._prune_at:
+            self.prune()
 
     @property
     def records(self) -> int:

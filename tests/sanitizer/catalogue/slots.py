@@ -118,6 +118,17 @@ def slot_set_late_by_host_function(w: World) -> None:
     assert (seen.bytes_done, unseen.bytes_done) == (2048, 1024)
 
 
+@right("slot_changed_unseen", faces="model c")
+def slot_set_late_without_a_gate(w: World) -> None:
+    """The host function may run before the submit looks at the slot or after it; what is bound is the same."""
+    file, buffer, stream = w.file(), w.buffer(), w.stream()
+    io = w.slots(4096)
+    w.host_function(stream, lambda: io.set(size=2048))
+    w.read(file, buffer, io, stream)
+    w.sync(stream)
+    assert io.bytes_done == 2048
+
+
 @right("slot_changed_in_flight", faces="model c")
 def slot_set_late_behind_a_value(w: World) -> None:
     """The stream is held until the host has set the slots."""

@@ -71,8 +71,8 @@ class Costs(Family):
         if stream.handle in (0, 1):
             self._null(op.name, op.lane.name, op.site)
 
-    def command(self, command: Command, op: Operation | None) -> None:
-        if op is None and command.deps and command.kind in ("copy", "set", "kernel", "host"):
+    def command(self, command: Command) -> None:
+        if command.deps and command.kind in ("copy", "set", "kernel", "host"):
             call = self.core.current_call()
             if call is not None and call.name not in _QUIET and call.args.get("stream", 0) in (0, 1):
                 self._null(call.name, command.lane.name, call.site)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from hipfile_sim.engine.command import MEM
 from hipfile_sim.engine.errors import DeadlockError
 from hipfile_sim.observe.observer import Call, HostAccess, Note
+from hipfile_sim.observe.sanitizer.checks.slots import SET_AT_SUBMIT
 from hipfile_sim.observe.sanitizer.deeds import Deed
 from hipfile_sim.observe.sanitizer.family import Family
 from hipfile_sim.observe.sanitizer.findings import Place, declare
@@ -162,6 +163,8 @@ class Host(Family):
     # -- devices and pointers ----------------------------------------------------------------------------------------
 
     def _async_returned(self, call: Call) -> None:
+        if self.core.machine.hip.device_count < 2:
+            return
         args = call.args
         block = self.core.names.find(args.get("pointer", 0))
         stream = self.core.stream(args.get("stream", 0))
@@ -201,15 +204,15 @@ class Host(Family):
         """The end of a copy that is said to be on the host and is not."""
         kind = call.args.get("kind", _DEFAULT)
         for side, on_host in (("destination", kind in (0, 2)), ("source", kind in (0, 1))):
-            block = self.core.names.find(call.args.get(side, 0))
-            if on_host and block is not None and block.kind == "device":
+            block = self.core.names.find_device(call.args.get(side, 0))
+            if on_host and block is not None:
                 return side
         return ""
 
     def _slots_in_device_memory(self, call: Call) -> None:
         for name, slot in _SLOT_PARAMETERS.items():
-            block = self.core.names.find(call.args.get(name, 0))
-            if block is not None and block.kind == "device":
+            block = self.core.names.find_device(call.args.get(name, 0))
+            if block is not None:
                 self.core.report(
                     POINTER,
                     f"the {slot} slot of {call.name} is device memory ({block.kind} block {block.id}); the library "
@@ -226,9 +229,9 @@ class Host(Family):
         space, start, length, write = access.access
         if space != MEM or not length:
             return
-        block = self.core.names.find(start)
-        if block is not None and block.kind == "device" and not self.core.machine.settings.host_visible:
-            if deed.label in ("slot read at submit", "bytes_done set at submit"):
+        block = self.core.names.find_device(start)
+        if block is not None and not self.core.machine.settings.host_visible:
+            if deed.label == SET_AT_SUBMIT:
                 return
             deed.flagged = True
             self.core.report(

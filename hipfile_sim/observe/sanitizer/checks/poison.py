@@ -47,6 +47,7 @@ class Poison(Family):
         if not internal and block.kind != "registered" and self._byte() is not None:
             tag = _Raw(f"{block.kind} block {block.id} was allocated and never written", block.site, True)
             self._raw.add(block.base, block.base + block.size, tag)
+            self.core.watch_touched = True
 
     def freed(self, block: Block, internal: bool) -> None:
         self._raw.remove(block.base, block.base + block.size)
@@ -54,6 +55,7 @@ class Poison(Family):
             call = self.core.current_call()
             tag = _Raw(f"{block.kind} block {block.id} was freed", call.site if call else None, False)
             self._raw.add(block.base, block.base + block.size, tag)
+            self.core.watch_touched = True
 
     def _byte(self) -> int | None:
         machine = self.core.machine
@@ -61,8 +63,6 @@ class Poison(Family):
 
     def touched(self, deed: Deed, accesses: Iterable[Access]) -> None:
         raw = self._raw
-        if not raw:
-            return
         carried: list[tuple[int, int, _Raw]] = []
         start = end = 0
         for access in accesses:
@@ -79,6 +79,8 @@ class Poison(Family):
                     self._report(deed, found)
                 elif found and deed.kind == "copy":
                     carried = [(low - start, high - start, tag) for low, high, tag in found]
+        if not raw:
+            self.core.watch_touched = False
 
     def _to_file(self, deed: Deed) -> bool:
         if deed.op is not None:

@@ -62,7 +62,10 @@ COLLECTED = declare(
 )
 
 _TOUCHING = ("bind", "run_io", "cleanup", "promise", "fastpath_copy")
-_INSIDE = ("slot read at submit", "bytes_done set at submit")
+MAX_RW_COUNT = 0x7FFFF000
+"""A size above it is bound as this."""
+SET_AT_SUBMIT = "bytes_done set at submit"
+"""What the driver says when it clears the result slot."""
 
 
 class Slots(Family):
@@ -85,7 +88,7 @@ class Slots(Family):
         if op.lost or other.flagged or (other.op is not None and other.op.lost):
             return
         other.flagged = True
-        if other.op is not None or (other.is_host and other.label in _INSIDE):
+        if other.op is not None or (other.is_host and other.label == SET_AT_SUBMIT):
             self._reused(op, other.op, other)
         elif not other_write:
             self._early(op, other)
@@ -175,7 +178,8 @@ class Slots(Family):
 
     def op_submitted(self, op: Operation) -> None:
         result = op.slots[3]
-        for other in self.core.slots.hits(result, result + SLOT):
+        others = self.core.slots.hits(result, result + SLOT)
+        for other in others:
             if other.lost in ("", CHANGED) and not self.core.settle(other):
                 self._reused(other, op, Deed(op.lane, op.last, "cleanup", None, op.site, op))
                 return
@@ -193,7 +197,9 @@ class Slots(Family):
 
     def _compare_bound(self, op: Operation) -> None:
         """The values that were bound are those of the submit, unless ordered code has set them meanwhile."""
-        now = op.object.fetch()
+        object = op.object
+        bound = object.value >= 0 and object.limit <= MAX_RW_COUNT
+        now = (object.size, object.file_offset, object.buffer_offset) if bound else object.fetch()
         if now is not None and now != op.values:
             op.bound = now
             if not self.core.hb.heard_since(op.lane_id, op.snapshot):
