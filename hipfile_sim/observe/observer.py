@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -181,6 +181,10 @@ _known: dict[CodeType, bool] = {}
 _KNOWN_LIMIT = 4096
 
 
+foreign_site: Callable[[], Site | None] | None = None
+"""Set by the C ABI: the place in a C program that made the call which runs now."""
+
+
 def call_site(depth: int = 1) -> Site | None:
     """The innermost frame that belongs to the user.
 
@@ -192,9 +196,12 @@ def call_site(depth: int = 1) -> Site | None:
     Returns
     -------
     Site or None
-        None when every frame is ours.
+        Where no frame is the user's, what `foreign_site` says of the C code that called; None without it.
     """
-    frame = sys._getframe(depth)
+    try:
+        frame = sys._getframe(depth)
+    except ValueError:  # called from C on a thread without other Python frames
+        return foreign_site() if foreign_site is not None else None
     known = _known
     while frame is not None:
         code = frame.f_code
@@ -206,7 +213,7 @@ def call_site(depth: int = 1) -> Site | None:
         if users:
             return Site(code.co_filename, frame.f_lineno, code.co_name)
         frame = frame.f_back  # type: ignore[assignment]
-    return None
+    return foreign_site() if foreign_site is not None else None
 
 
 def current_thread() -> int:
