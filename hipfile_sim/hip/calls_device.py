@@ -56,7 +56,7 @@ ATTRIBUTES: dict[int, str] = {
     5: "clock_rate",
     8: "concurrent_kernels",
     16: "integrated",
-    18: "l2_cache_size",
+    19: "l2_cache_size",
     23: "major",
     24: "managed_memory",
     56: "max_threads_per_block",

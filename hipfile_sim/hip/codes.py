@@ -82,10 +82,14 @@ class HipError(IntEnum):
     hipErrorGraphExecUpdateFailure = 910
     hipErrorInvalidChannelDescriptor = 911
     hipErrorInvalidTexture = 912
+    hipErrorInvalidResourceType = 914
+    hipErrorInvalidResourceConfiguration = 915
+    hipErrorStreamDetached = 916
     hipErrorUnknown = 999
     hipErrorRuntimeMemory = 1052
     hipErrorRuntimeOther = 1053
-    hipErrorTbd = 1054
+    hipErrorInvalidClusterSize = 1054
+    hipErrorTbd = 1055
 
 
 _TEXTS = {
