@@ -26,8 +26,10 @@ from hipfile_sim.hip import hostmem
 from hipfile_sim.hip.codes import HipError
 from hipfile_sim.machine import Machine
 from hipfile_sim.native import config, marshal_hip, marshal_hipfile
+from hipfile_sim.native.callers import CallerSites
 from hipfile_sim.native.shims import called
 from hipfile_sim.native.symbols import Symbol
+from hipfile_sim.observe import observer
 
 __all__ = ["bind", "finish", "machine", "use"]
 
@@ -69,6 +71,7 @@ def bind(names: str, library: str) -> list[Function]:
             _functions[:] = [_starter(index) for index in range(len(_symbols))]
             if _machine is not None:
                 _install(_machine)
+            observer.foreign_site = CallerSites(library).site
             if not ctypes.CDLL(library).hipfile_sim_control(_EMBEDDED):
                 atexit.register(_before_exit)  # an embedded interpreter is never finalised; C calls `finish`
     return _functions

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import execute
+from native_support import execute
 
 PROGRAMS = ("single_stream", "non_blocking", "registered_streams", "event_gating", "held_stream", "file_copy")
 

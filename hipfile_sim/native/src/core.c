@@ -47,12 +47,13 @@ static __thread struct {
     int gil;
     void *state;
     int last_error;
+    const void *caller;
 } self;
 
 const char *hs_library_path(void) {
     static const char empty[] = "";
     Dl_info info;
-    return dladdr((const void *)hs_library_path, &info) && info.dli_fname ? info.dli_fname : empty;
+    return dladdr(empty, &info) && info.dli_fname ? info.dli_fname : empty;
 }
 
 /* Exactly that many bytes from one address of this process to another, by the kernel: EFAULT instead of a signal. */
@@ -307,9 +308,11 @@ static int enter_and_invoke(const hs_symbol *symbol, const uint64_t *args, int64
     return how;
 }
 
-HS_EXPORT int hipfile_sim_call(const hs_symbol *symbol, const uint64_t *args, int64_t out[2]) {
+HS_EXPORT int hipfile_sim_call(const hs_symbol *symbol, const uint64_t *args, int64_t out[2], const void *caller) {
     int saved = errno;
     int how = HS_NO_PYTHON;
+    const void *outer = self.caller; /* a callback of ctypes can come back in */
+    self.caller = caller;
     pthread_once(&once, start);
     if (found) {
         how = HS_GONE;
@@ -320,9 +323,12 @@ HS_EXPORT int hipfile_sim_call(const hs_symbol *symbol, const uint64_t *args, in
         }
         atomic_fetch_sub_explicit(&in_flight, 1, memory_order_relaxed);
     }
+    self.caller = outer;
     errno = saved;
     return how;
 }
+
+HS_EXPORT const void *hipfile_sim_caller(void) { return self.caller; }
 
 int hs_last_error(void) { return self.last_error; }
 
@@ -331,7 +337,7 @@ int hs_take_last_error(void) {
     if (taken) {
         int64_t out[2];
         self.last_error = 0;
-        hipfile_sim_call(&hs_take_symbol, NULL, out);
+        hipfile_sim_call(&hs_take_symbol, NULL, out, __builtin_return_address(0));
         self.last_error = 0;
     }
     return taken;

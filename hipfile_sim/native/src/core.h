@@ -25,8 +25,12 @@ typedef struct {
     uint32_t signs;
 } hs_symbol;
 
-/* Call the model. `errno` is left as it was. Writes out[0] and, for a pair, out[1]. */
-HS_EXPORT int hipfile_sim_call(const hs_symbol *symbol, const uint64_t *args, int64_t out[2]);
+/* Call the model. `errno` is left as it was. Writes out[0] and, for a pair, out[1]. `caller` is where the program goes
+ * on afterwards: the tools name that place. */
+HS_EXPORT int hipfile_sim_call(const hs_symbol *symbol, const uint64_t *args, int64_t out[2], const void *caller);
+
+/* `caller` of the call that the calling thread is in; NULL outside of one. */
+HS_EXPORT const void *hipfile_sim_caller(void);
 
 /* What the bridge asks of the libraries: see `enum` in core.c. */
 HS_EXPORT int hipfile_sim_control(int operation);

@@ -127,16 +127,16 @@ int hs_find_python(hs_python *python, hs_conf *conf) {
         }
     }
 #define X(name, result, args)                                                                                          \
-    python->name = (result(*) args)dlsym(handle, #name);                                                               \
+    *(void **)&python->name = dlsym(handle, #name); /* as POSIX shows it */                                            \
     if (!python->name) {                                                                                               \
         fprintf(stderr, "hipfile-sim: this Python has no %s: CPython 3.11 or newer is needed.\n", #name);              \
         return 0;                                                                                                      \
     }
     HS_PYTHON_FUNCTIONS(X)
 #undef X
-    python->is_finalizing = (int (*)(void))dlsym(handle, "Py_IsFinalizing");
-    if (!python->is_finalizing) python->is_finalizing = (int (*)(void))dlsym(handle, "_Py_IsFinalizing");
-    python->set_program_name = (void (*)(const wchar_t *))dlsym(handle, "Py_SetProgramName");
+    *(void **)&python->is_finalizing = dlsym(handle, "Py_IsFinalizing");
+    if (!python->is_finalizing) *(void **)&python->is_finalizing = dlsym(handle, "_Py_IsFinalizing");
+    *(void **)&python->set_program_name = dlsym(handle, "Py_SetProgramName");
     python->keyboard_interrupt = (PyObject **)dlsym(handle, "PyExc_KeyboardInterrupt");
     return 1;
 }

@@ -9,6 +9,9 @@
 
 #include "core.h"
 
+/* Inlined into the exported function, so that its return address is the client's. */
+#define HS_INLINE static inline __attribute__((always_inline))
+
 typedef struct {
     uint32_t x, y, z;
 } hs_dim3;
@@ -26,15 +29,15 @@ static inline int hs_hip_failure(int how) {
     return how == HS_RAISED ? HS_HIP_UNKNOWN : how == HS_GONE ? HS_HIP_DEINITIALIZED : HS_HIP_NOT_INITIALIZED;
 }
 
-static inline int hs_code(const hs_symbol *symbol, const uint64_t *args) {
+HS_INLINE int hs_code(const hs_symbol *symbol, const uint64_t *args) {
     int64_t out[2];
-    int how = hipfile_sim_call(symbol, args, out);
+    int how = hipfile_sim_call(symbol, args, out, __builtin_return_address(0));
     return how == HS_OK ? (int)out[0] : hs_hip_failure(how);
 }
 
-static inline hs_status hs_file_status(const hs_symbol *symbol, const uint64_t *args) {
+HS_INLINE hs_status hs_file_status(const hs_symbol *symbol, const uint64_t *args) {
     int64_t out[2];
-    int how = hipfile_sim_call(symbol, args, out);
+    int how = hipfile_sim_call(symbol, args, out, __builtin_return_address(0));
     hs_status status;
     status.err = how == HS_OK       ? (int)out[0]
                  : how == HS_RAISED ? HS_FILE_INTERNAL_ERROR
@@ -43,21 +46,21 @@ static inline hs_status hs_file_status(const hs_symbol *symbol, const uint64_t *
     return status;
 }
 
-static inline ssize_t hs_count(const hs_symbol *symbol, const uint64_t *args) {
+HS_INLINE ssize_t hs_count(const hs_symbol *symbol, const uint64_t *args) {
     int64_t out[2];
-    if (hipfile_sim_call(symbol, args, out) != HS_OK) return -HS_FILE_INTERNAL_ERROR;
+    if (hipfile_sim_call(symbol, args, out, __builtin_return_address(0)) != HS_OK) return -HS_FILE_INTERNAL_ERROR;
     if (out[1]) errno = (int)out[1]; /* last of all: everything before may have touched it */
     return (ssize_t)out[0];
 }
 
-static inline int64_t hs_int(const hs_symbol *symbol, const uint64_t *args, int64_t otherwise) {
+HS_INLINE int64_t hs_int(const hs_symbol *symbol, const uint64_t *args, int64_t otherwise) {
     int64_t out[2];
-    return hipfile_sim_call(symbol, args, out) == HS_OK ? out[0] : otherwise;
+    return hipfile_sim_call(symbol, args, out, __builtin_return_address(0)) == HS_OK ? out[0] : otherwise;
 }
 
-static inline void hs_void(const hs_symbol *symbol, const uint64_t *args) {
+HS_INLINE void hs_void(const hs_symbol *symbol, const uint64_t *args) {
     int64_t out[2];
-    hipfile_sim_call(symbol, args, out);
+    hipfile_sim_call(symbol, args, out, __builtin_return_address(0));
 }
 
 int hs_not_modelled(const char *name, atomic_flag *said);
