@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import posix  # not os: a test double of os must not see these descriptors
 from bisect import bisect_left, insort
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -38,9 +39,9 @@ class _Mapping:
 
     def __init__(self, size: int, host_visible: bool) -> None:
         self.size = size
-        fd = os.memfd_create("hipfile-sim", os.MFD_CLOEXEC)
+        fd = posix.memfd_create("hipfile-sim", posix.MFD_CLOEXEC)
         try:
-            os.ftruncate(fd, size)
+            posix.ftruncate(fd, size)
             self.alias = _map(size, _RW, mmap.MAP_SHARED | _NORESERVE, fd)
             try:
                 self.base = self.alias if host_visible else _map(size, _PROT_NONE, mmap.MAP_SHARED | _NORESERVE, fd)
@@ -48,7 +49,7 @@ class _Mapping:
                 _munmap(self.alias, size)
                 raise
         finally:
-            os.close(fd)
+            posix.close(fd)
 
     def __del__(self) -> None:
         if hasattr(self, "base"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import posix  # not os: a test double of os must not see these descriptors
 import struct
 import threading
 
@@ -56,8 +57,8 @@ class _Shared:
     CELL = 32
 
     def __init__(self, size: int = 1 << 20) -> None:
-        self.fd = os.memfd_create("hipfile-sim-words", os.MFD_CLOEXEC)
-        os.ftruncate(self.fd, size)
+        self.fd = posix.memfd_create("hipfile-sim-words", posix.MFD_CLOEXEC)
+        posix.ftruncate(self.fd, size)
         self.map = mmap.mmap(self.fd, size)
         self.free = list(range(0, size, self.CELL))
 
@@ -203,11 +204,11 @@ def readable(address: int, length: int) -> bool:
 
 def _read_slow(address: int, length: int) -> bytes | None:
     try:
-        fd = os.open("/proc/self/mem", os.O_RDONLY | os.O_CLOEXEC)
+        fd = posix.open("/proc/self/mem", posix.O_RDONLY | posix.O_CLOEXEC)
         try:
-            data = os.pread(fd, length, address)
+            data = posix.pread(fd, length, address)
         finally:
-            os.close(fd)
+            posix.close(fd)
     except (OSError, OverflowError):
         return None
     return data if len(data) == length else None
@@ -215,11 +216,11 @@ def _read_slow(address: int, length: int) -> bytes | None:
 
 def _write_slow(address: int, data: bytes) -> bool:
     try:
-        fd = os.open("/proc/self/mem", os.O_WRONLY | os.O_CLOEXEC)
+        fd = posix.open("/proc/self/mem", posix.O_WRONLY | posix.O_CLOEXEC)
         try:
-            return os.pwrite(fd, data, address) == len(data)
+            return posix.pwrite(fd, data, address) == len(data)
         finally:
-            os.close(fd)
+            posix.close(fd)
     except (OSError, OverflowError):
         return False
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import posix  # not os or pkgutil: a fake file system in their place has no such folder
 from functools import cache
 from importlib import import_module
-from pkgutil import iter_modules
 
 from hipfile_sim.driver.profiles.base import Profile
 
@@ -18,9 +18,9 @@ NEWEST = "0.5"
 def _modules() -> dict[str, str]:
     """Profile name -> module: ``p0_5`` is 0.5, ``p0_6_dev`` is 0.6-dev, ``cufile`` is cufile."""
     found = {}
-    for module in iter_modules(__path__):
-        stem = module.name
-        if stem == "base":
+    for file in sorted(name for folder in __path__ for name in posix.listdir(folder)):
+        stem, _, suffix = file.partition(".")
+        if suffix != "py" or stem in ("__init__", "base"):
             continue
         if stem[:1] == "p" and stem[1:2].isdigit():
             numbers = [part for part in stem[1:].split("_") if part.isdigit()]
