@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, overload
 
 from hipfile_mock import current
-from hipfile_mock.install import faces_in_place
+from hipfile_mock.install import faces_in_place, real_modules
 
 if TYPE_CHECKING:
     import os
@@ -70,6 +70,8 @@ class Session:
         Faces by name: ``""`` if in place, else why not.
     sanitizer : Sanitizer or None
         What watches the run; None with ``strict=None``.
+    recorder : Recorder or None
+        Every call and command of the run; None with ``record=False``.
     """
 
     def __init__(self, options: Mapping[str, Any]) -> None:
@@ -77,6 +79,7 @@ class Session:
         self.machine: Machine
         self.faces: dict[str, str] = {}
         self.sanitizer: Any = None
+        self.recorder: Any = None
         self._stack = ExitStack()
 
     def __getattr__(self, name: str) -> Any:
@@ -102,15 +105,20 @@ class Session:
     # -- entry and exit ------------------------------------------------------------------------------------------------
 
     def _enter(self) -> None:
-        from hipfile_mock.wiring import attach_trace, make_machine, make_sanitizer
-
         options = self.options
-        with ExitStack() as stack:
+        with real_modules(), ExitStack() as stack:
+            from hipfile_mock.wiring import attach_trace, make_machine, make_sanitizer
+
             self.machine = make_machine(options)
             stack.callback(self.machine.close)
             self.sanitizer = make_sanitizer(options.get("strict"))
             if self.sanitizer is not None:
                 self.machine.add_observer(self.sanitizer)
+            if options.get("record", True):
+                from hipfile_mock.recorder import Recorder
+
+                self.recorder = Recorder()
+                self.machine.add_observer(self.recorder)
             for observer in options.get("observers") or ():
                 self.machine.add_observer(observer)
             if options.get("trace") is not None:
@@ -251,6 +259,7 @@ def fake(
     settings: HipSettings | None = ...,
     faces: Iterable[str] | None = ...,
     observers: Iterable[Observer] | None = ...,
+    record: bool | None = ...,
 ) -> Fake: ...
 def fake(profile: Any = None, **options: Any) -> Any:
     """A fresh emulated machine, with the doubles in place, for a ``with`` block, a function or a class.
@@ -284,6 +293,8 @@ def fake(profile: Any = None, **options: Any) -> Any:
         What is replaced, see `hipfile_mock.install.FACES`.
     observers : iterable of Observer
         More observers.
+    record : bool
+        Keep every call and command for ``session().recorder``, as by default. False saves time and memory.
 
     Returns
     -------
@@ -336,6 +347,7 @@ _KEYWORDS = frozenset(
         "settings",
         "faces",
         "observers",
+        "record",
     ]
 )
 
