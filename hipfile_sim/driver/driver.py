@@ -285,7 +285,7 @@ class Driver(Services):
     def hipFileBatchIOGetStatus(
         self, batch: int, min_nr: int, max_nr: int, timeout: tuple[int, int] | None = None
     ) -> tuple[HipFileStatus, Sequence[BatchEvent]]:
-        """Collect up to `max_nr` events, waiting for `min_nr`; `timeout`: (s, ns), None for ever. [batch.status.waits]"""
+        """Collect up to `max_nr` events; wait for `min_nr`; `timeout`: (s, ns), None for ever. [batch.status.waits]"""
         return self.batches.get_status(batch, min_nr, max_nr, timeout)
 
     @public()

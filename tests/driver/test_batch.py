@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from hipfile_driver_rig import AMD, EIO, G1, error, pattern
+
 from hipfile_sim.driver.batch import BatchEvent, BatchOp
 from hipfile_sim.driver.codes import BatchStatus
 from hipfile_sim.engine.errors import DeadlockError

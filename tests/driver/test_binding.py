@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from hipfile_driver_rig import ALL, AMD, G1, Slots, error, pattern
+
 from hipfile_sim.driver.buffers import in_range
 
 both = pytest.mark.parametrize("write", [False, True], ids=["read", "write"])

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from hipfile_driver_rig import AMD, UNTOUCHED, Slots, error, pattern
+
 from hipfile_sim.driver.buffers import in_range
 from hipfile_sim.driver.codes import IOResult
 from hipfile_sim.hip.codes import HipError

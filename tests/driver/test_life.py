@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from hipfile_driver_rig import AMD, G1, UNTOUCHED, Slots, error
+
 from hipfile_sim.driver.batch import BatchOp
 from hipfile_sim.driver.codes import FileDescr, IOResult
 
@@ -52,7 +53,12 @@ CLOSED: list[tuple[str, Any, Any, int]] = [
     ("deregister file", lambda r: r.f.hipFileHandleDeregister(0x1234), None, 0),
     ("register buffer", lambda r: error(r.f.hipFileBufRegister(r.memory(4096), 4096, 0)), "Success", 1),
     ("register null buffer", lambda r: error(r.f.hipFileBufRegister(0, 4096, 0)), "InvalidValue", 1),
-    ("register host", lambda r: error(r.f.hipFileBufRegister(r.hip.hipHostMalloc(64)[1], 64, 0)), "HipMemoryTypeInvalid", 1),
+    (
+        "register host",
+        lambda r: error(r.f.hipFileBufRegister(r.hip.hipHostMalloc(64)[1], 64, 0)),
+        "HipMemoryTypeInvalid",
+        1,
+    ),
     ("deregister buffer", lambda r: error(r.f.hipFileBufDeregister(0x1000)), "DriverClosing", 0),
     ("read", lambda r: r.f.hipFileRead(0, 0, 0, 0, 0), IOResult(-1, 22), 0),
     ("write", lambda r: r.f.hipFileWrite(0, 0, 0, 0, 0), IOResult(-1, 22), 0),

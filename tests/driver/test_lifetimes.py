@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from hipfile_driver_rig import AMD, G1, Slots, error, pattern
+
 from hipfile_sim.driver.codes import IOResult
 
 amd = pytest.mark.parametrize("profile", AMD)

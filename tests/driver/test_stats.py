@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from hipfile_driver_rig import AMD, EIO, Slots, error, pattern
+
 from hipfile_sim.driver.codes import FileDescr
 
 

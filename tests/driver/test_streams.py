@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from hipfile_driver_rig import AMD, CHUNK, G1, UNTOUCHED, Slots, error, pattern
+
 from hipfile_sim.hip.codes import HipError
 
 amd = pytest.mark.parametrize("profile", AMD)

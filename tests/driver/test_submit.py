@@ -5,10 +5,12 @@ from __future__ import annotations
 import ctypes
 import errno
 import threading
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from hipfile_driver_rig import AMD, G1, UNTOUCHED, Recorder, Slots, error, pattern
+
 from hipfile_sim.hip.codes import HipError
 
 amd = pytest.mark.parametrize("profile", AMD)
@@ -239,7 +241,7 @@ def test_launch_errors(make_rig: Any, profile: str, write: bool, failing: int) -
 DANGLING = 0x10
 
 
-@pytest.mark.parametrize("profile", (*AMD, "cufile"))
+@pytest.mark.parametrize("profile", [*AMD, "cufile"])
 @both
 @pytest.mark.parametrize("which", range(4))
 @pytest.mark.parametrize("kind", ["unmapped", "kernel", "huge", "negative", "device", "read-only"])
@@ -311,5 +313,5 @@ def test_threads_on_one_stream_do_not_interleave(make_rig: Any, profile: str) ->
     assert rig.peek(pointer, 4096) == data
     assert {one.done for one in slots} == {16}
     ops = [command.op for command in recorder.commands]
-    changes = sum(a is not b for a, b in zip(ops, ops[1:], strict=False))
+    changes = sum(a is not b for a, b in pairwise(ops))
     assert changes == 255

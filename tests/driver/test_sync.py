@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from hipfile_driver_rig import AMD, CHUNK, EINTR, EIO, ENOSPC, G1, error, pattern
+
 from hipfile_sim.driver.codes import IOResult
 from hipfile_sim.hip.codes import HipError
 
