@@ -289,7 +289,7 @@ def test_c15_direct_reopen_refused(make_rig: Any, tmp_path: Path, profile: str, 
 @amd
 @pytest.mark.parametrize("direct", [False, True], ids=["buffered", "direct"])
 def test_c16_closed_and_recycled_descriptor(make_rig: Any, profile: str, direct: bool) -> None:
-    """A write in flight; the number means another file by then. Buffered: that file is written to, and it is reported."""
+    """A write in flight; its number means another file by then. Buffered: that file is written to; reported."""
     rig = make_rig(profile)
     fd = rig.fd(bytes(64), os.O_RDWR | (os.O_DIRECT if direct else 0))
     mine = os.dup(fd)
