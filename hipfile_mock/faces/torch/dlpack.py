@@ -2,23 +2,24 @@
 
 A tensor made here is an ordinary `torch.Tensor` in C++: its device, dispatch keys, storage and ``data_ptr()`` are what
 the address says, on a build of torch that knows nothing of the device. DLPack is the door: it hands torch a pointer, a
-device and a function to call when the storage dies.
+device and a function to call when the storage dies. numpy lends the function, because it is safe wherever C++ may drop
+a storage: with an exception pending, without the interpreter lock, at the end of the process.
 """
 
 from __future__ import annotations
 
-import atexit
 import ctypes
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 _KDL_CPU = 1
 _KDL_CUDA = 2
-_HEAD = 8  # 64-bit words of DLManagedTensor: data, device, ndim and dtype, shape, strides, offset, context, deleter
-_DELETER = 7
+_DATA, _DEVICE, _SHAPE = 0, 1, 3  # 64-bit words of DLManagedTensor
+_NAME = b"dltensor"
 
 CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 """Redispatching with it runs the CPU kernel of an operation, whatever device its tensors are on."""
@@ -29,51 +30,9 @@ _EMPTY = torch.ops.aten.empty.memory_format
 _SET = torch.ops.aten.set_.source_Storage_storage_offset
 _VIEW_DTYPE = torch.ops.aten.view.dtype
 
-_CODES: dict[torch.dtype, int] = {
-    dtype: code | (dtype.itemsize * 8) << 8 | 1 << 16
-    for code, dtypes in (
-        (0, (torch.int8, torch.int16, torch.int32, torch.int64)),
-        (1, (torch.uint8, torch.uint16, torch.uint32, torch.uint64)),
-        (2, (torch.float16, torch.float32, torch.float64)),
-        (4, (torch.bfloat16,)),
-        (5, (torch.complex64, torch.complex128)),
-        (6, (torch.bool,)),
-    )
-    for dtype in dtypes
-}
-"""What DLDataType is for a dtype, as one word: code, bits, one lane. Other dtypes travel as bytes."""
-
-_libc = ctypes.CDLL(None)
-_calloc = _libc.calloc
-_calloc.restype = ctypes.c_void_p
-_calloc.argtypes = (ctypes.c_size_t, ctypes.c_size_t)
-_free = _libc.free
-_free.argtypes = (ctypes.c_void_p,)
-_capsule = ctypes.pythonapi.PyCapsule_New
-_capsule.restype = ctypes.py_object
-_capsule.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
-_NAME = b"dltensor"
-
-_releases: dict[int, Callable[[], None]] = {}
-"""By address of the record that torch holds: what to do when the storage dies."""
-
-
-def _dead(record: int) -> None:
-    release = _releases.pop(record, None)
-    _free(record)
-    if release is not None:
-        release()
-
-
-_deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_dead)
-_deleter_address = ctypes.cast(_deleter, ctypes.c_void_p).value
-
-
-@atexit.register
-def _let_go() -> None:
-    """Tensors that outlive the interpreter must not call back into it."""
-    for record in _releases:
-        (ctypes.c_uint64 * _HEAD).from_address(record)[_DELETER] = 0
+_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer.restype = ctypes.c_void_p
+_pointer.argtypes = (ctypes.py_object, ctypes.c_char_p)
 
 
 def tensor_at(
@@ -104,30 +63,30 @@ def tensor_at(
     torch.Tensor
         On ``cuda:device`` or ``cpu``.
     """
-    code = _CODES.get(dtype)
-    if code is None:  # as bytes, with the dtype put on afterwards
-        raw = tensor_at(address, (storage_bytes(size, stride, dtype.itemsize),), None, torch.uint8, device, release)
-        typed = _VIEW_DTYPE.redispatch(CPU, raw, dtype)
-        return _AS_STRIDED.redispatch(CPU, typed, list(size), list(stride or contiguous(size)), 0)
-    dims = len(size)
-    record = _calloc(_HEAD + 2 * dims, 8)
-    words = (ctypes.c_int64 * (_HEAD + 2 * dims)).from_address(record)
-    words[0] = 0 if 0 in size else address
-    words[1] = _KDL_CPU if device is None else _KDL_CUDA | device << 32
-    words[2] = dims | code << 32
-    shape = record + 8 * _HEAD
-    words[3] = shape
-    words[4] = shape + 8 * dims
-    words[_DELETER] = _deleter_address or 0
-    words[_HEAD : _HEAD + dims] = list(size)
-    words[_HEAD + dims : _HEAD + 2 * dims] = list(contiguous(size) if stride is None else stride)
-    _releases[record] = release
-    try:
-        return torch._C._from_dlpack(_capsule(record, _NAME, None))
-    except BaseException:
-        if _releases.pop(record, None) is not None:
-            _free(record)
-        raise
+    nbytes = storage_bytes(size, stride, dtype.itemsize)
+    keeper = _Keeper(1, np.uint8)
+    keeper.release = release
+    capsule = keeper.__dlpack__()
+    words = (ctypes.c_uint64 * (_SHAPE + 1)).from_address(_pointer(capsule, _NAME))
+    words[_DATA] = address if nbytes else 0
+    words[_DEVICE] = _KDL_CPU if device is None else _KDL_CUDA | device << 32
+    ctypes.c_int64.from_address(words[_SHAPE]).value = nbytes
+    raw = torch._C._from_dlpack(capsule)
+    typed = raw if dtype is torch.uint8 else _VIEW_DTYPE.redispatch(CPU, raw, dtype)
+    if len(size) == 1 and stride is None:
+        return typed
+    return _AS_STRIDED.redispatch(CPU, typed, size, contiguous(size) if stride is None else stride, 0)
+
+
+class _Keeper(np.ndarray[Any, np.dtype[np.uint8]]):
+    """What the storage holds on to; its end is the storage's end."""
+
+    release: Callable[[], None]
+
+    def __del__(self) -> None:
+        release = self.__dict__.pop("release", None)
+        if release is not None:
+            release()
 
 
 def host_alias(address: int, size: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> Any:

@@ -13,7 +13,7 @@ import torch.utils._device
 from hipfile_mock.faces.torch import ops  # noqa: F401  the operations register themselves
 from hipfile_mock.faces.torch.bindings import bindings, cudart
 from hipfile_mock.faces.torch.factories import install_factories, pin
-from hipfile_mock.faces.torch.guard import DeviceGuard, GuardUnavailable
+from hipfile_mock.faces.torch.guard import GuardUnavailable, install_guard
 from hipfile_mock.faces.torch.kernels import fallback, specials, stack
 from hipfile_mock.faces.torch.patches import Patches
 from hipfile_mock.faces.torch.session import Session
@@ -30,7 +30,6 @@ _lock = threading.RLock()
 _patches = Patches()
 _libraries: list[Any] = []
 _resident: list[Any] = []
-_guard: list[DeviceGuard] = []
 
 
 def refuse_real_build(force: bool = False) -> None:
@@ -133,11 +132,16 @@ def _hip_version() -> str:
 
 
 def _register() -> None:
-    """Hand torch's dispatcher the kernels, and the device guard."""
+    """Hand torch's dispatcher the kernels, and the device guard.
+
+    The guard and the fallback stay when the double goes, because torch's C++ remembers that it has seen a GPU: from
+    then on
+    they give the answers that a CPU build gives otherwise.
+    """
     if not _resident:
         resident = torch.library.Library("_", "IMPL")
         resident.fallback(fallback, "CUDA")
-        _resident.append(resident)  # stays: afterwards it says what a CPU build says, see `fallback`
+        _resident.append(resident)
     library = torch.library.Library("aten", "IMPL")
     _libraries.append(library)
     for op, function in specials().items():
@@ -145,16 +149,12 @@ def _register() -> None:
     library.impl("is_pinned", _is_pinned, "CPU")
     library.impl("_pin_memory", _pin_memory, "CPU")
     try:
-        guard = DeviceGuard(lambda: stack[-1].device, lambda device: _switch(device))
-        guard.install()
+        install_guard()
     except GuardUnavailable as error:
         raise FaceUnavailable(f"the torch double does not fit this build of torch: {error}") from error
-    _guard.append(guard)
 
 
 def _take_away() -> None:
-    while _guard:
-        _guard.pop().uninstall()
     while _libraries:
         _libraries.pop()._destroy()
     _patches.undo()
@@ -162,10 +162,6 @@ def _take_away() -> None:
 
 def _on_stack(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return function(stack[-1], *args, **kwargs)
-
-
-def _switch(device: int) -> None:
-    stack[-1].switch(device)
 
 
 def _is_pinned(self: torch.Tensor, device: Any = None) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from hipfile_mock.faces.torch.hosttensor import PinnedTensor
 from hipfile_mock.faces.torch.kernels import stack
 from hipfile_mock.faces.torch.patches import Patches
 
@@ -69,12 +70,17 @@ def pin(tensor: torch.Tensor, *, copy: bool) -> torch.Tensor:
     pinned = stack[-1].host.new_tensor(list(tensor.shape), list(tensor.stride()), tensor.dtype)
     if copy:
         pinned.copy_(tensor)
-    return pinned
+    return pinned.as_subclass(PinnedTensor)
 
 
 def _device(value: Any) -> Any:
-    """A bare number names a GPU."""
-    return torch.device("cuda", value) if type(value) is int else value
+    """A bare number names a GPU, and ``"cuda"`` the current one."""
+    if type(value) is int:
+        return torch.device("cuda", value)
+    if value == "cuda" or (type(value) is torch.device and value.type == "cuda" and value.index is None):
+        torch.cuda._lazy_init()
+        return torch.device("cuda", stack[-1].device)
+    return value
 
 
 def _factory(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -84,7 +90,7 @@ def _factory(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
     def make(*args: Any, **kwargs: Any) -> Any:
         if not kwargs:
             return original(*args)
-        if type(kwargs.get("device")) is int:
+        if "device" in kwargs:
             kwargs["device"] = _device(kwargs["device"])
         if not kwargs.get("pin_memory"):
             return original(*args, **kwargs)
@@ -101,13 +107,21 @@ def _factory(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
 def _to(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def to(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if args and type(args[0]) is int:
+        if args:
             args = (_device(args[0]), *args[1:])
-        if kwargs and type(kwargs.get("device")) is int:
+        if kwargs.get("device") is not None:
             kwargs["device"] = _device(kwargs["device"])
         return original(self, *args, **kwargs)
 
     return to
+
+
+def _cuda(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def cuda(self: Any, device: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
+        return original(self, _device("cuda" if device is None else device), non_blocking, **kwargs)
+
+    return cuda
 
 
 def _parse_to(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -127,10 +141,21 @@ def _storage_to(original: Callable[..., Any]) -> Callable[..., Any]:
     def to(self: Any, device: Any, non_blocking: bool = False) -> Any:
         if device.type != "cuda" or self.device == device:
             return original(self, device, non_blocking)
-        as_tensor = torch.tensor([], dtype=torch.uint8).set_(self)
-        return as_tensor.to(device, non_blocking=non_blocking).untyped_storage()
+        return _bytes(self).to(device, non_blocking=non_blocking).untyped_storage()
 
     return to
+
+
+def _storage_clone(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def clone(self: Any) -> Any:
+        return _bytes(self).clone().untyped_storage() if self.device.type == "cuda" else original(self)
+
+    return clone
+
+
+def _bytes(storage: Any) -> torch.Tensor:
+    return torch.tensor([], dtype=torch.uint8, device=storage.device).set_(storage)
 
 
 def _record_stream(self: Any, stream: Any) -> None:
@@ -150,7 +175,9 @@ def install_factories(patches: Patches) -> None:
     for name in _METHODS:
         patches.set(tensor, name, _factory(name, getattr(tensor, name)))
     patches.set(tensor, "to", _to(tensor.to))
-    patches.set(tensor, "cuda", _to(tensor.cuda))
+    patches.set(tensor, "cuda", _cuda(tensor.cuda))
     patches.set(tensor, "record_stream", _record_stream)
     patches.set(torch.storage, "_to", _storage_to(torch.storage._to))
+    base = torch.storage._StorageBase
+    patches.set(base, "clone", _storage_clone(base.clone))
     patches.set(torch._C._nn, "_parse_to", _parse_to(torch._C._nn._parse_to))

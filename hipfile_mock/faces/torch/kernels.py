@@ -246,7 +246,9 @@ class Call:
         if "device" in result:
             result["device"] = device
         result.pop("pin_memory", None)
-        generator = result.pop("generator", None)
+        generator = result.get("generator")
+        if "generator" in result:
+            result["generator"] = None  # the device's, see `ready`
         if generator is not None and generator.device.type != "cuda" and generator not in self.session.generators:
             raise RuntimeError(f"Expected a 'cuda' device type for generator but found '{generator.device.type}'")
         return result
@@ -362,7 +364,12 @@ def _integral(dtype: torch.dtype) -> bool:
 def alias(session: Session, tensor: torch.Tensor) -> Any:
     """A CPU tensor over the memory of a cuda tensor, with its geometry of now."""
     address = session.alias_of(tensor) if tensor.numel() else 0
-    return host_alias(address, tensor.shape, tensor.stride(), tensor.dtype)
+    result = host_alias(address, tensor.shape, tensor.stride(), tensor.dtype)
+    if tensor.is_conj():
+        torch._C._set_conj(result, True)
+    if tensor.is_neg():
+        torch._C._set_neg(result, True)
+    return result
 
 
 def _map(value: Any, change: Callable[[torch.Tensor], Any]) -> Any:

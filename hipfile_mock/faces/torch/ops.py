@@ -10,6 +10,7 @@ import torch
 
 from hipfile_mock.faces.torch.dlpack import CPU, contiguous
 from hipfile_mock.faces.torch.footprint import accesses, row_spans, rows_of, tensor_spans
+from hipfile_mock.faces.torch.hosttensor import PinnedTensor
 from hipfile_mock.faces.torch.kernels import META, Call, alias, generic, info_of, special
 from hipfile_mock.faces.torch.session import Session
 from hipfile_sim.hip.codes import MemcpyKind
@@ -176,12 +177,15 @@ def _copy(session: Session, self: torch.Tensor, src: torch.Tensor, non_blocking:
         src = src.expand(self.shape)
     if self.numel() == 0:
         return self
-    same = self.dtype == src.dtype
+    src = src.resolve_conj().resolve_neg()
+    bare = not self.is_conj() and not self.is_neg()
+    same = bare and self.dtype == src.dtype
     if same and self.is_contiguous() and src.is_contiguous():
         _move(session, self, src, non_blocking)
         return self
     if self.is_cuda:  # the bytes travel dense and in their last dtype
-        target = self if self.is_contiguous() else torch.empty_like(self, memory_format=torch.contiguous_format)
+        dense = bare and self.is_contiguous()
+        target = self if dense else torch.empty(self.shape, dtype=self.dtype, device=self.device)
         source = src.to(self.dtype).contiguous()
     else:
         target = (
@@ -249,7 +253,7 @@ def _to_copy(
         result = torch.empty_strided(size, stride, dtype=dtype, device=device)
     if device.type != "meta":
         result.copy_(self, non_blocking)
-    return result
+    return result.as_subclass(PinnedTensor) if session.host.owns(result) else result
 
 
 # ------------------------------------------------------------------------------------------------- values for the host
