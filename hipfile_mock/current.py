@@ -13,12 +13,13 @@ stack, kept here and nowhere else:
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import weakref
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from typing import Any, TypeAlias
+    from typing import TypeAlias
 
     Host: TypeAlias = Any
     """A `hipfile_sim.machine.Machine`, or what a stub offers in its place: ``.hipfile``, ``.hip``, ``.engine``."""
@@ -163,3 +164,19 @@ def gone(ref: weakref.ref[Host] | None) -> bool:
         return False
     machine = ref()
     return machine is None or bool(machine.engine.closed)
+
+
+def host_os() -> Any:
+    """The module ``os`` by which a double opens files: a stub's, pyfakefs' while that is in place, or the real one.
+
+    Asked for at each use: a module that is loaded while pyfakefs is in place would keep its ``os`` for good.
+    """
+    return getattr(peek(), "os", None) or sys.modules["os"]
+
+
+def host_close(module: Any, fd: int) -> None:
+    """Close a descriptor by the ``os`` that opened it, even where that was pyfakefs' and is gone since."""
+    if type(module).__module__.startswith("pyfakefs"):
+        module.filesystem.get_open_file(fd).close_fd(fd)
+    else:
+        module.close(fd)

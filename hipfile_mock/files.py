@@ -89,7 +89,7 @@ class PyfakefsFiles:
 
     def close(self, fd: int) -> None:
         """Close a fake descriptor."""
-        self._os().close(int(fd))
+        self._file(fd).close_fd(int(fd))  # not by pyfakefs' own os: that refuses once its patcher is gone
 
     def pread_into(self, fd: int, view: memoryview, offset: int) -> int:
         """Bytes read at `offset` into `view`."""

@@ -11,7 +11,7 @@ import importlib
 import importlib.machinery
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -20,7 +20,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
 
-__all__ = ["DEFAULT_FACES", "FACES", "Face", "FaceUnavailable", "PackageFace", "faces_in_place", "register_face"]
+__all__ = [
+    "DEFAULT_FACES",
+    "FACES",
+    "Face",
+    "FaceUnavailable",
+    "PackageFace",
+    "add_finder",
+    "faces_in_place",
+    "real_modules",
+    "register_face",
+]
 
 Undo = Callable[[], None]
 
@@ -135,6 +145,42 @@ def _undo_all(undo: list[Undo]) -> None:
         raise errors[0]
 
 
+def _pyfakefs_hooks() -> list[Any]:
+    """What pyfakefs has in the import system while it is in place."""
+    return [finder for finder in sys.meta_path if type(finder).__module__.startswith("pyfakefs")]
+
+
+def add_finder(finder: Any) -> None:
+    """Put `finder` before all others but pyfakefs', which takes the first one to be its own when it leaves."""
+    hooks = _pyfakefs_hooks()
+    sys.meta_path.insert(1 + max(map(sys.meta_path.index, hooks)) if hooks else 0, finder)
+
+
+@contextmanager
+def real_modules() -> Iterator[None]:
+    """Imports inside are as if pyfakefs were not in place.
+
+    What is imported while it is gets its fake ``os``, and is thrown out of `sys.modules` when it is taken down, so that
+    the next import makes everything a second time, classes and registries included. That must not happen to the model.
+    """
+    hooks = _pyfakefs_hooks()
+    real: dict[str, Any] = {}
+    for hook in hooks:
+        real |= getattr(hook, "sysmodules", {})
+    fakes = {name: sys.modules[name] for name in real if name in sys.modules}
+    before = list(sys.meta_path)
+    sys.meta_path[:] = [finder for finder in before if finder not in hooks]
+    sys.modules.update(real)
+    try:
+        yield
+    finally:
+        sys.modules.update(fakes)
+        added = [finder for finder in sys.meta_path if finder not in before]
+        sys.meta_path[:] = [finder for finder in before if finder in hooks or finder in sys.meta_path]
+        for finder in reversed(added):
+            add_finder(finder)
+
+
 class _Finder:
     """Serves the top-level packages of a face from its folder, before all other finders."""
 
@@ -167,6 +213,9 @@ class PackageFace:
         Folder that holds them.
     packages : str
         Their top-level names.
+    modules : sequence of str
+        Modules whose import loads all of them. They are loaded at the first installation in a process that has
+        pyfakefs, see `real_modules`; in others, when a program imports them.
 
     Notes
     -----
@@ -174,9 +223,10 @@ class PackageFace:
     what C fixes at build time (version constants).
     """
 
-    def __init__(self, root: Path, *packages: str) -> None:
+    def __init__(self, root: Path, *packages: str, modules: Sequence[str] = ()) -> None:
         self.root = root
         self.packages = packages
+        self._modules = tuple(modules)
         self._prefixes = tuple(f"{name}." for name in packages)
         self._folders = tuple(str(root / name) for name in packages)
         self._own: dict[str, ModuleType] = {}
@@ -205,9 +255,13 @@ class PackageFace:
         layer = _Layer(machine, self._entries(), _Finder(str(self.root), self.packages))
         self._replace({})
         self._replace(self._own)
-        sys.meta_path.insert(0, layer.finder)
+        add_finder(layer.finder)
         self._layers.append(layer)
         self._bind()
+        if "pyfakefs" in sys.modules:
+            with real_modules():
+                for name in self._modules:
+                    importlib.import_module(name)
         return lambda: self._remove(layer)
 
     def _remove(self, layer: _Layer) -> None:

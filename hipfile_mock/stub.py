@@ -249,7 +249,7 @@ class _Engine:
 
 
 class _NoFiles:
-    """Stands in for ``os`` in the package: opens nothing, and hands out numbers that no real descriptor has."""
+    """Stands in for ``os`` where the package opens files: opens nothing, and hands out unreal numbers."""
 
     def __init__(self) -> None:
         self._numbers = itertools.count(1 << 20)
@@ -322,6 +322,7 @@ class Stub(ContextDecorator):
         self.hipfile = _Functions(self, hip=False)
         self.hip = _Functions(self, hip=True)
         self.profile = SimpleNamespace(version=self._version)
+        self.os = None if self._files else _NoFiles()
         self._hip_error = 0
 
     def __getattr__(self, name: str) -> Answer:
@@ -343,11 +344,6 @@ class Stub(ContextDecorator):
             current.push(self)
             stack.callback(current.pop, self)
             stack.enter_context(faces_in_place(self, ("hipfile",)))
-            if not self._files:
-                import hipfile.file as module
-
-                before, module.os = module.os, _NoFiles()
-                stack.callback(setattr, module, "os", before)
             self._stack = stack.pop_all()
         return self
 

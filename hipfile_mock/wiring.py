@@ -19,7 +19,9 @@ def make_machine(options: Mapping[str, Any]) -> Machine:
     """The machine that `options` describe. What they leave out is the machine's own default."""
     given = {name: options[name] for name in ("profile", "schedule", "engine", "env", "settings") if name in options}
     files, mounts = _filesystem(options.get("filesystem"))
-    return Machine(options.get("devices", 2), files=files, mounts=mounts, **given)
+    machine = Machine(options.get("devices", 2), files=files, mounts=mounts, **given)
+    machine.hipfile  # noqa: B018  # made at first use; its modules must not be loaded while pyfakefs is in place
+    return machine
 
 
 def _filesystem(filesystem: Any) -> tuple[Any, Any]:

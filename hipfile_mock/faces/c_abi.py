@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from hipfile_mock.install import FaceUnavailable
+from hipfile_mock.install import FaceUnavailable, add_finder
 
 __all__ = ["FACE", "CAbiFace"]
 
@@ -53,7 +53,7 @@ class _Later:
     def __init__(self, machine: Any) -> None:
         self._machine = machine
         self._undo: Undo | None = None
-        sys.meta_path.insert(0, self)
+        add_finder(self)
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
         """The import of a binding is the moment to load the libraries."""

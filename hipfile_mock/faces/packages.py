@@ -12,10 +12,10 @@ __all__ = ["HIPFILE", "HIP_PYTHON", "HIP_PYTHON_DOUBLE", "real_hip_python"]
 
 _FACES = Path(__file__).resolve().parent
 
-HIPFILE = PackageFace(_FACES, "hipfile")
+HIPFILE = PackageFace(_FACES, "hipfile", modules=("hipfile", "hipfile.hipMalloc"))
 """The package ``hipfile`` of 0.4.0.dev0."""
 
-HIP_PYTHON_DOUBLE = PackageFace(_FACES / "hip_python", "rocm", "hip")
+HIP_PYTHON_DOUBLE = PackageFace(_FACES / "hip_python", "rocm", "hip", modules=("hip", "rocm.hipfile", "rocm.version"))
 """``rocm.hipfile``, ``rocm.bindings`` and ``hip`` of release 10.0.0.0.1.2, for the calls that the model has."""
 
 

@@ -188,9 +188,10 @@ def test_everything_is_undone() -> None:
 
     @hipfile_mock.stub()
     def body() -> int:
-        import hipfile.file
-
-        return hipfile.file.os.open("/nowhere", 0)
+        file = open_file()
+        number = int(file._fd)
+        file.close()
+        return number
 
     assert body() >= 1 << 20
     assert {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "hipfile"} == before

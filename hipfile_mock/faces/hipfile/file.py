@@ -130,7 +130,7 @@ class FileHandle:
         """
         if self._handle is not None:
             raise RuntimeError("The FileHandle is already open.")
-        opener = os
+        opener = _current.host_os()
         self._fd = opener.open(self._path, self._flags, self._mode)
         assert self._handle_type is not None  # the constructor set it
         handle, status = hipFileHandleRegister(self._fd, self._handle_type)
@@ -153,7 +153,7 @@ class FileHandle:
                 hipFileHandleDeregister(self._handle)
             self._handle = None
         if self._fd is not None:
-            (self._os or os).close(self._fd)
+            _current.host_close(self._os or _current.host_os(), self._fd)
             self._fd = None
 
     def __enter__(self) -> Self:

@@ -79,7 +79,7 @@ class FileHandle:
         """Open the file and register it; RuntimeError, OSError or HipFileException."""
         if self._handle is not None:
             raise RuntimeError("The FileHandle is already open.")
-        opener = os
+        opener = _current.host_os()
         self._fd = opener.open(self._path, self._flags, self._mode)
         descr = _Descr()
         descr.type = _HandleType(int(self._handle_type))
@@ -100,7 +100,7 @@ class FileHandle:
                 _deregister(self._handle)
             self._handle = None
         if self._fd is not None:
-            (self._os or os).close(self._fd)
+            _current.host_close(self._os or _current.host_os(), self._fd)
             self._fd = None
 
     def read(self, buffer: Any, size: Any, file_offset: Any, buffer_offset: Any) -> int:
