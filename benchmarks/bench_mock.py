@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import tempfile
 import time
 from contextlib import ExitStack
 
-from harness import Figure, benchmark, best
+from harness import Figure, benchmark, best, child_cpu
 
 
 def _seconds(program: str, repeat: int) -> float:
-    command = [sys.executable, "-c", program]
-    return best(lambda: subprocess.run(command, check=True), repeat)
+    return min(child_cpu([sys.executable, "-c", program]) for _ in range(repeat))
 
 
 @benchmark("import-mock", ("<=", 1.5))
 def import_mock(quick: bool) -> Figure:
-    """``import hipfile_mock`` against ``import numpy``, each in a fresh interpreter, start-up taken off."""
+    """CPU time of ``import hipfile_mock`` against ``import numpy``, each in a fresh interpreter, start-up taken off."""
     repeat = 5 if quick else 15
     empty = _seconds("pass", repeat)
     mock, numpy = _seconds("import hipfile_mock", repeat) - empty, _seconds("import numpy", repeat) - empty
@@ -86,7 +84,7 @@ def hundred_unregistered(quick: bool) -> Figure:
 
 @benchmark("plugin-collect", ("<=", 20.0))
 def plugin_collect(quick: bool) -> Figure:
-    """What the pytest plugin adds to ``pytest --collect-only`` of an empty suite."""
+    """CPU time that the pytest plugin adds to ``pytest --collect-only`` of an empty suite."""
     from importlib.metadata import entry_points
 
     names = [point.name for point in entry_points(group="pytest11") if point.value.startswith("hipfile_mock.")]
@@ -106,13 +104,8 @@ def plugin_collect(quick: bool) -> Figure:
             folder,
         ]
 
-        def collect(*extra: str) -> None:
-            subprocess.run(
-                [*base, *extra], check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder
-            )
-
-        without, with_plugin = float("inf"), float("inf")
-        for _ in range(5 if quick else 15):
-            without = min(without, best(lambda: collect("-p", f"no:{names[0]}"), 1))
-            with_plugin = min(with_plugin, best(collect, 1))
+        without = with_plugin = float("inf")
+        for _ in range(5 if quick else 20):  # in turn, so that both see the same machine
+            without = min(without, child_cpu([*base, "-p", f"no:{names[0]}"], cwd=folder))
+            with_plugin = min(with_plugin, child_cpu(base, cwd=folder))
     return Figure((with_plugin - without) * 1e3, "ms", {"without ms": f"{without * 1e3:.0f}"})
