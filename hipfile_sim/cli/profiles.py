@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from enum import Enum
+
 import click
 
 from hipfile_sim.cli.tables import table
@@ -16,11 +19,9 @@ def command(names: tuple[str, ...]) -> int:
     from hipfile_sim.driver.profiles import NEWEST, get_profile, list_profiles
 
     if not names:
-        rows = []
-        for name in list_profiles():
-            doc = (_doc(name) or "").strip().splitlines()
-            rows.append([name, "default" if name == NEWEST else "", doc[0] if doc else ""])
-        table(["profile", "", "what it is"], rows)
+        known = [get_profile(name) for name in list_profiles()]
+        rows = [[p.name, "default" if p.name == NEWEST else "", p.title, p.evidence] for p in known]
+        table(["profile", "", "what it is", "evidence"], rows)
         return 0
     for name in names:
         try:
@@ -33,13 +34,11 @@ def command(names: tuple[str, ...]) -> int:
     return 0
 
 
-def _doc(name: str) -> str | None:
-    from importlib import import_module
-
-    from hipfile_sim.driver import profiles
-
-    return import_module(f"{profiles.__name__}.{profiles._modules()[name]}").__doc__
-
-
 def _text(value: object) -> str:
-    return getattr(value, "__name__", None) or str(value)
+    if isinstance(value, Enum):
+        return value.name
+    if isinstance(value, Mapping):
+        return ", ".join(f"{_text(key)}={_text(item)}" for key, item in value.items())
+    if isinstance(value, tuple) and not hasattr(value, "name"):
+        return ", ".join(map(_text, value))
+    return str(getattr(value, "name", None) or getattr(value, "__name__", None) or value)
