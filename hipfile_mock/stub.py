@@ -12,7 +12,7 @@ completes it. For the fastest unit tests of code around hipFile; whether that co
 ...         file.read(hipfile.Buffer(0x1000, 4096, 0), 4096, 0, 0)
 ...         io = file.read_async(hipfile.Buffer(0x1000, 4096, 0), 4096, 0, 0, stream=7)
 ...         before = io.bytes_done
-...         lib.complete(io)
+...         _ = lib.complete(io)
 ...         before, io.bytes_done
 100
 (0, 4096)

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import hipfile_sim
 from hipfile_mock.install import FaceUnavailable, add_finder
 
 __all__ = ["FACE", "CAbiFace"]
 
 Undo = Callable[[], None]
+
+LIBRARIES = Path(hipfile_sim.__file__).with_name("native") / "lib"
+"""Where the emulated C libraries are, once they are built."""
 
 _BINDINGS = ("rocm.bindings.hip", "rocm.bindings.hipfile")
 
@@ -25,6 +30,16 @@ class CAbiFace:
         """See `hipfile_mock.install.Face.install`."""
         if any(name in sys.modules for name in _BINDINGS):
             return _activate(machine)
+        if not any(LIBRARIES.glob("libhipfile.so*")):
+            from hipfile_sim.native.build import NoCompiler, compiler
+
+            try:
+                compiler()
+            except NoCompiler as error:
+                raise FaceUnavailable(
+                    "AMD's own bindings are installed, the emulated C libraries for them are not, and they cannot be"
+                    f" built: {error}. Install gcc, or ask for the face 'hip_python-double'"
+                ) from None
         return _Later(machine).undo
 
 

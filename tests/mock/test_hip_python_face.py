@@ -314,6 +314,30 @@ def test_double_where_there_are_no_wheels(monkeypatch: pytest.MonkeyPatch) -> No
         assert "hip_python" in (module.__file__ or "")
 
 
+def test_wheels_without_libraries_or_a_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from hipfile_mock.faces import c_abi
+
+    monkeypatch.setattr(packages, "real_hip_python", lambda: "/somewhere/rocm/bindings/hip.so")
+    monkeypatch.setattr(c_abi, "LIBRARIES", tmp_path)
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CC", raising=False)
+    with hipfile_mock.fake() as session:
+        assert "gcc" in session.faces["hip_python"]
+    with (
+        pytest.raises(hipfile_mock.FaceUnavailable, match="hip_python-double"),
+        hipfile_mock.fake(faces=["hip_python"]),
+    ):
+        pass
+
+
+def test_an_import_hook_waits_for_the_wheels_and_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = list(sys.meta_path)
+    monkeypatch.setattr(packages, "real_hip_python", lambda: "/somewhere/rocm/bindings/hip.so")
+    with hipfile_mock.fake():
+        assert [type(finder).__name__ for finder in sys.meta_path if finder not in before].count("_Later") >= 1
+    assert sys.meta_path == before
+
+
 def run(code: str, wheels: Path) -> Any:
     """What a program prints as JSON, in a process that has the wheels."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(wheels), *sys.path])}
@@ -372,7 +396,9 @@ def describe():
     found = {"__all__": sorted(module.__all__), "__version__": module.__version__}
     for name in module.__all__:
         value = getattr(module, name)
-        if inspect.isclass(value):
+        if hasattr(value, "__members__"):
+            found[name] = {member.name: int(member) for member in value}
+        elif inspect.isclass(value):
             members = {k: v for k, v in vars(value).items() if not k.startswith("_") or k == "__init__"}
             found[name] = {k: parameters(v) if inspect.isfunction(v) else type(v).__name__ for k, v in members.items()}
     return json.loads(json.dumps(found))
