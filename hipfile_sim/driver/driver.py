@@ -129,7 +129,7 @@ class Driver(Services):
     @public(lambda status: error_string(status.err), pure=True)
     def hipFileGetOpErrorString(self, code: int) -> str:
         """Text of a code, or the answer for unknown ones. [error.string.unknown]"""
-        return error_string(abs(int(code)))
+        return error_string(code)
 
     # -- files -------------------------------------------------------------------------------------------------------
 

@@ -134,6 +134,11 @@ def make_stream(driver: Driver, handle: int, flags: int) -> IOStream:
         raise Refused(OpError.hipFileHipDriverError, code)
     if pointer == 0:  # [stream.memory.null]
         raise Refused(OpError.hipFileInternalError)
+    code, _ = runtime.hipHostGetDevicePointer(pointer, 0)
+    if code != HipError.hipSuccess:
+        driver.release_pinned(pointer)
+        raise Refused(OpError.hipFileHipDriverError, code)
+    driver.memory.internal.add(pointer)
     return IOStream(handle, device, flags, Bounce(driver, pointer, size))
 
 

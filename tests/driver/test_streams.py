@@ -139,10 +139,11 @@ def test_null_from_a_successful_allocation(make_rig: Any, monkeypatch: pytest.Mo
     assert error(rig.f.hipFileStreamRegister(stream, 0)) == "InternalError"
 
 
-def test_attribute_failure(make_rig: Any) -> None:
+@pytest.mark.parametrize("call", ["hipDeviceGetAttribute", "hipHostGetDevicePointer"])
+def test_failures_while_the_object_is_made(make_rig: Any, call: str) -> None:
     rig = make_rig("0.5")
     stream = rig.stream(None)
-    rig.fail_hip("hipDeviceGetAttribute", HipError.hipErrorInvalidDevice)
+    rig.fail_hip(call, HipError.hipErrorInvalidDevice)
     status = rig.f.hipFileStreamRegister(stream, 0)
     assert (error(status), status.hip_drv_err) == ("HipDriverError", HipError.hipErrorInvalidDevice)
     assert rig.pinned == 0

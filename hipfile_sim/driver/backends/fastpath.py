@@ -18,20 +18,12 @@ if TYPE_CHECKING:
     from hipfile_sim.driver.files import RegisteredFile
     from hipfile_sim.driver.operations import AsyncOp
 
-SYMBOLS = ("hipAmdFileRead", "hipAmdFileWrite")
-
 
 class Fastpath(Backend):
     """Refuses everything, and counts the refusals as the releases with statistics do."""
 
     __slots__ = ()
     name: ClassVar[str] = "fastpath"
-
-    @property
-    def available(self) -> bool:
-        """Whether the runtime has both functions and the environment allows the backend."""
-        runtime = self.driver.runtime
-        return all(hasattr(runtime, symbol) for symbol in SYMBOLS) and self.driver.environment.fastpath_enabled
 
     def score(self, file: RegisteredFile, buffer: Buffer, size: int, file_offset: int, buffer_offset: int) -> int:
         self.driver.stats.fastpath_rejected()  # [stats.rejections]
