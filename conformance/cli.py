@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Optional
 
@@ -230,6 +233,56 @@ def list_command(clauses: Annotated[bool, typer.Option(help="clauses with their 
     else:
         for test in all_tests():
             typer.echo(f"{test.id}: {', '.join(test.clauses)}")
+
+
+@app.command(name="program")
+def program_command(
+    seed: Annotated[int, typer.Argument(help="seed of the program")],
+    target: Annotated[str, typer.Option(help="who runs it")] = "sim",
+    release: Annotated[str, typer.Option(help="whose outcomes are allowed")] = "0.5",
+    folder: Annotated[Optional[Path], typer.Option(help="where its files go")] = None,  # noqa: UP007, UP045
+) -> None:
+    """Run one generated concurrent program and show its outcome and the allowed ones."""
+    from hipfile_conformance.programs.concurrent import generate, perform
+    from hipfile_conformance.programs.host import Host
+    from hipfile_conformance.programs.outcomes import allowed_outcomes
+
+    with _place(folder) as place:
+        program = generate(seed)
+        typer.echo(f"program {program}")
+        allowed = allowed_outcomes(lambda kit: perform(kit, program), release, place)
+        for outcome, choices in allowed.items():
+            typer.echo(f"allowed {outcome} by {list(choices)}")
+        wrong = 0
+        with Host(target, release, place) as host:
+            for variant, outcome in host.outcomes(program):
+                wrong += outcome not in allowed
+                typer.echo(f"{variant}: {'allowed' if outcome in allowed else 'NOT ALLOWED'} {outcome}")
+    raise typer.Exit(1 if wrong else 0)
+
+
+@app.command(name="replay")
+def replay_command(
+    program: Annotated[str, typer.Argument(help="the JSON of a lockstep program, or a file that holds it")],
+    target: Annotated[str, typer.Option(help="who runs it")] = "sim",
+    release: Annotated[str, typer.Option(help="profile of the model beside it")] = "0.5",
+    folder: Annotated[Optional[Path], typer.Option(help="where its files go")] = None,  # noqa: UP007, UP045
+) -> None:
+    """Run one lockstep program on a target and on the model, and say where they part."""
+    from hipfile_conformance.programs.machine import make_machine
+
+    text = Path(program).read_text() if not program.lstrip().startswith("{") else program
+    steps = [tuple(step) for step in json.loads(text)["steps"]]
+    with _place(folder) as place, make_machine(target, release, place, {}) as (_, check):
+        found = check(steps)
+    typer.echo(found or "no difference")
+    raise typer.Exit(1 if found else 0)
+
+
+@contextmanager
+def _place(folder: Path | None) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="conformance-", dir=folder) as place:
+        yield Path(place)
 
 
 def main() -> None:

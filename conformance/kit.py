@@ -418,15 +418,21 @@ class Kit:
                 return True
             return False
         box: list[Any] = []
+        failed: list[BaseException] = []
 
         def run() -> None:
             self.hipSetDevice(0)  # a fresh host thread has no current context until it makes a runtime call
-            box.append(call())
+            try:
+                box.append(call())
+            except BaseException as error:
+                failed.append(error)
 
         thread = threading.Thread(target=run, daemon=True)
         thread.start()
         thread.join(seconds)
         waits = thread.is_alive()
+        if failed and not waits:
+            raise failed[0]
         self._kept.append(thread)
         self.result = box[0] if box else None
         return waits

@@ -72,7 +72,7 @@ class SimTarget:
             schedule=schedule,
             engine=engine,
             env=dict(environment or {}),
-            **{"files": self.files, "watchdog_s": 0.3, **_fixtures(release, dict(options or {}))},
+            **{"files": self.files, "watchdog_s": 0.3 if engine == "steps" else 5.0, **_fixtures(release, dict(options or {}))},
         )
         base = {"hold", "faults", "mounts", "environment", "devices", "model"}
         if hasattr(self.machine.hip, "hipAmdFileRead"):

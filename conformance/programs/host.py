@@ -1,0 +1,168 @@
+"""Where generated programs run: the model in this process, C libraries in a worker that can be ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from hipfile_conformance.kit import Kit
+from hipfile_conformance.programs.concurrent import Program, perform
+from hipfile_conformance.targets.base import Unavailable
+
+__all__ = ["Host"]
+
+VARIANTS = ("parallel", "lazy", "eager", "seeded:1", "seeded:2", "threads")
+"""What the model itself is run under: each must stay within what the enumeration allows."""
+LIMIT_S = 20.0
+REPEATS = 3
+"""Runs of a program on hardware and on real threads, where luck chooses the order."""
+
+
+class Host:
+    """Runs programs on a target.
+
+    Parameters
+    ----------
+    target, release
+        What runs them.
+    folder
+        Where files go.
+    """
+
+    def __init__(self, target: str, release: str, folder: Path) -> None:
+        self.target, self.release, self.folder = target, release, folder
+        self.process: subprocess.Popen[bytes] | None = None
+        self.errors: Any = None
+
+    def __enter__(self) -> Host:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._end()
+
+    def outcomes(self, program: Program) -> Iterator[tuple[str, str]]:
+        """Outcomes, with what they were run under."""
+        if self.target == "sim":
+            from hipfile_conformance.targets.sim import SimTarget
+
+            for name in VARIANTS:
+                engine, schedule = ("threads", "parallel") if name == "threads" else ("steps", name)
+                made = SimTarget(self.folder, release=self.release, schedule=schedule, engine=engine)
+                kit = Kit(made, self.release)
+                try:
+                    yield name, perform(kit, program)
+                except Exception as error:
+                    yield name, f"{type(error).__name__}: {error}"
+                finally:
+                    kit.cleanup()
+                    made.close()
+        else:
+            for number in range(REPEATS):
+                yield f"run {number + 1}", self.ask({"program": program.as_json()})
+
+    def ask(self, question: dict[str, Any]) -> str:
+        """Ask the worker; a worker that dies or hangs answers with what happened to it."""
+        process = self.process or self._start()
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            process.stdin.write(json.dumps(question).encode() + b"\n")
+            process.stdin.flush()
+        except OSError:
+            pass
+        end = time.monotonic() + LIMIT_S
+        data = b""
+        while not data.endswith(b"\n"):
+            left = end - time.monotonic()
+            if left <= 0 or not select.select([process.stdout], [], [], left)[0]:
+                self._end()
+                return f"no answer within {LIMIT_S:g} s"
+            piece = os.read(process.stdout.fileno(), 1 << 16)
+            if not piece:
+                code = process.wait()
+                self._end()
+                return f"the process ended with {code}"
+            data += piece
+        found: str = json.loads(data)
+        return found
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        root = str(Path(__file__).resolve().parents[2])
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("HIPFILE_") or k.startswith("HIPFILE_SIM_")}
+        environment["PYTHONPATH"] = os.pathsep.join([root, *filter(None, [environment.get("PYTHONPATH")])])
+        if self.target == "abi":
+            environment["HIPFILE_SIM_PROFILE"] = self.release
+        self.errors = tempfile.TemporaryFile()
+        self.process = subprocess.Popen(
+            [sys.executable, "-u", "-m", "hipfile_conformance.programs.host", self.target, self.release, str(self.folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+            env=environment,
+            start_new_session=True,
+        )
+        return self.process
+
+    def _end(self) -> None:
+        process, self.process = self.process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    try:
+                        pipe.close()
+                    except OSError:
+                        pass
+            self.errors.close()
+
+
+def serve(target_name: str, release: str, folder: Path) -> None:
+    """The worker: programs come in, outcomes go out, one a line."""
+    from hipfile_conformance.programs.lockstep import replay_on
+    from hipfile_conformance.targets import make_target
+    from hipfile_conformance.worker import load_factory
+
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    try:
+        target = load_factory(target_name)(directory=folder) if ":" in target_name else make_target(target_name, folder)
+    except Unavailable as error:
+        target, reason = None, str(error)
+    opened = False
+    for line in sys.stdin:
+        if target is None:
+            print(json.dumps(f"unavailable: {reason}"), file=answers, flush=True)
+            continue
+        question = json.loads(line)
+        kit = Kit(target, release)
+        try:
+            if not opened:
+                kit.open()
+                opened = True
+            if "program" in question:
+                answer = perform(kit, Program.from_json(question["program"]))
+            else:
+                answer = json.dumps(replay_on(kit, [tuple(step) for step in question["steps"]]))
+        except Exception as error:
+            answer = f"{type(error).__name__}: {error}"
+        finally:
+            try:
+                kit.cleanup()
+            except Exception as error:
+                answer = f"clean-up: {type(error).__name__}: {error}"
+        print(json.dumps(answer), file=answers, flush=True)
+    answers.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1], sys.argv[2], Path(sys.argv[3]))
