@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import resource
 import subprocess
 import sys
-import time
 import xml.etree.ElementTree as ElementTree
 
 import pytest
@@ -322,18 +322,21 @@ def test_a_suite_that_does_not_use_it_imports_nothing(run, monkeypatch):
 def test_collection_of_an_empty_suite_costs_little(tmp_path):
     (tmp_path / "test_empty.py").write_text("")
 
-    def seconds(*options):
+    def cpu_seconds(*options):
+        """Of the quietest of several runs; processor time, because other tests run beside this one."""
         best = 9.0
-        for _ in range(5):
-            start = time.perf_counter()
+        for _ in range(7):
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
             subprocess.run(
                 [sys.executable, "-m", "pytest", "--collect-only", "-q", *options],
                 cwd=tmp_path,
                 capture_output=True,
                 check=False,
             )
-            best = min(best, time.perf_counter() - start)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            best = min(best, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
         return best
 
-    without, with_plugin = seconds("-p", "no:hipfile"), seconds()
-    assert with_plugin - without < 0.04  # measured: well under 20 ms; the rest is for busy machines
+    without, with_plugin = cpu_seconds("-p", "no:hipfile"), cpu_seconds()
+    # 20 ms; on a machine that is busy with other things, the same as a share of what pytest itself needs
+    assert with_plugin - without < max(0.02, 0.1 * without)
