@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from hipfile_sim.engine.command import MEM, Access, Command, Lane
-from hipfile_sim.observe.observer import Call, HostAccess, Note, Release, Wait
+from hipfile_sim.observe.observer import Call, HostAccess, Note, Release, Wait, current_thread
 from hipfile_sim.observe.sanitizer.deeds import Deed, LaneState, Operation
-from hipfile_sim.observe.sanitizer.hb import Edge
+from hipfile_sim.observe.sanitizer.hb import Edge, Snapshot
 from hipfile_sim.observe.sanitizer.state import LOOK_EVERY, State
 
 if TYPE_CHECKING:
@@ -31,6 +31,9 @@ SYNC_EDGES = {
 SLOT_KINDS = frozenset({"bind", "run_io", "fastpath_copy", "cleanup"})
 """Commands of an operation that read or write its slots."""
 
+ASYNC_CALLS = frozenset({"hipFileReadAsync", "hipFileWriteAsync"})
+"""Calls that submit an operation."""
+
 READ_AT_SUBMIT = "slot read at submit"
 """What the driver says when it looks at the input slots."""
 
@@ -44,6 +47,8 @@ class Core(State):
     # -- what the machine says ---------------------------------------------------------------------------------------
 
     def attached(self, machine: Any) -> None:
+        if self.machine is not None and self.machine is not machine:
+            raise ValueError("this sanitizer watches another machine already: make one for each")
         self.machine = machine
 
     def lane_added(self, lane: Lane) -> None:
@@ -56,6 +61,8 @@ class Core(State):
             stack = self._calls[call.thread] = []
         stack.append(call)
         if len(stack) == 1:
+            if call.name in ASYNC_CALLS:
+                self._before[call.seq] = self.hb.release(self.actor())
             for hook in self._on_call.get(call.name, ()):
                 hook(call)
 
@@ -63,6 +70,8 @@ class Core(State):
         stack = self._calls.get(call.thread)
         while stack and stack.pop() is not call:
             pass
+        if self._before:
+            self._before.pop(call.seq, None)
         op = self._open.pop(call.seq, None) if self._open else None
         if op is not None:
             op.open = False
@@ -110,7 +119,10 @@ class Core(State):
         if call is None:
             return
         self.operations += 1
-        op = Operation(call, object, command.lane, state.id, command.ticket, self.hb.release(actor))
+        after = self.hb.release(actor)
+        before = self._before.get(call.seq, after)
+        known = Snapshot(after.actor, after.clock, before.clocks)
+        op = Operation(call, object, command.lane, state.id, command.ticket, known)
         self.names.name_file(op)
         self._ops[id(object)] = self._open[call.seq] = op
         state.unknown.append(op)
@@ -132,6 +144,10 @@ class Core(State):
             self.hb.start(state.id, command.ticket, after)
         if command.external:
             self._functions[command.lane.index] = self.hb.begin_function(state.id)
+            if not self._told:
+                self.overheard()
+        elif command.kind == "kernel":
+            self._kernels[current_thread()] = command
 
     def finished(self, command: Command) -> None:
         self.now = command.finish_time
@@ -139,11 +155,15 @@ class Core(State):
         state = self._lanes[lane.index]
         kind = command.kind
         if command.external:
+            if not self._told:
+                self.overheard()
             self._functions.pop(lane.index, None)
             self.hb.end_function(state.id)
         elif kind == "wait_value" or kind == "write_value":
             self._value(command, state)
         else:
+            if kind == "kernel":
+                self._kernels.pop(current_thread(), None)
             accesses = command.accesses()
             object = getattr(command, "op", None)
             op = self._ops.get(id(object)) if object is not None else None
@@ -232,6 +252,10 @@ class Core(State):
         if access.what == READ_AT_SUBMIT:
             return  # only to validate them; what counts is when they are bound
         if access.access.space == MEM and (self._values or self._value_waits) and self._value_touch(access.access):
+            return
+        kernel = self._kernels.get(current_thread()) if self._kernels else None
+        if kernel is not None:  # the Python that stands for a kernel is no host code
+            self._touch(self._lanes[kernel.lane.index], kernel, (access.access,), None)
             return
         function = self.running_function()
         if function is None:

@@ -112,6 +112,8 @@ class Operation:
         Size, file offset and buffer offset at submit, and as they were when the operation was bound.
     flags : int
         What the stream's registration promises.
+    snapshot : Snapshot
+        What its submitter knew of others when the call began, and its own clock when the first command was queued.
     lane_id : int
         The stream, for the happens-before core.
     last : int

@@ -30,8 +30,9 @@ class State(Observer):
     dropped : iterable of Edge
         Kinds of edges to ignore. For tests of the tests.
     host_threads : str
-        ``"assumed"``: what host threads do is ordered as it was seen, because their locks and queues are invisible; no
-        false alarm, and no finding between two host threads. ``"told"``: only by `thread_started` and `thread_joined`.
+        ``"assumed"``: what host threads do is ordered as it was seen, and the host knows what a host function knows,
+        because their locks and queues are invisible; no false alarm, and no finding between two host threads.
+        ``"told"``: only by `thread_started` and `thread_joined`.
     """
 
     def __init__(
@@ -55,7 +56,9 @@ class State(Observer):
         self._calls: dict[int, list[Call]] = {}
         self._ops: dict[int, Operation] = {}
         self._open: dict[int, Operation] = {}
+        self._before: dict[int, Snapshot] = {}
         self._functions: dict[int, int] = {}
+        self._kernels: dict[int, Command] = {}
         self._inner: set[tuple[int, int]] = set()
         self._values: dict[int, Snapshot] = {}
         self._value_waits: dict[int, int] = {}
@@ -92,6 +95,8 @@ class State(Observer):
             command = self.machine.engine.host_function
             if command is not None:
                 return self._functions.get(command.lane.index, self._host)
+            if not self._told:
+                self.overheard()
         if not self._told:
             return self._host
         thread = current_thread()
@@ -99,6 +104,11 @@ class State(Observer):
         if host is None:
             host = self._threads[thread] = self.hb.add_host() if self._threads else self._host
         return host
+
+    def overheard(self) -> None:
+        """A host function may tell the host anything at any time, by an event or a queue that nobody sees."""
+        for function in self._functions.values():
+            self.hb.acquire(self._host, self.hb.release(function), Edge.THREAD)
 
     def running_function(self) -> Command | None:
         """The host function that the calling thread runs."""

@@ -39,6 +39,13 @@ def stream_registered_in_vain(w: World) -> None:
     w.sync(used)
 
 
+@right("stream_registered_in_vain", faces="model torch")
+def null_stream_probed(w: World) -> None:
+    """As hipfile.supports_async does: register and deregister in one call."""
+    for call in (w.hipfile.hipFileStreamRegister, w.hipfile.hipFileStreamDeregister):
+        w.ok(call(0))
+
+
 @wrong("cost.pageable-copy", twin="copy_of_pinned_memory", cases="C23", faces="model torch c")
 def copy_of_pageable_memory(w: World) -> None:
     block, host, stream = w.device(), w.pageable(), w.stream(register=False)

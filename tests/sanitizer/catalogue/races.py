@@ -346,8 +346,9 @@ def host_function_writes_in_order(w: World) -> None:
     w.sync(stream)
 
 
-@wrong("race.read-write", twin="host_function_writes_in_order", faces="model c")
+@wrong("race.read-write", twin="host_function_writes_in_order", host_threads="told", faces="model c")
 def host_function_writes_unordered(w: World) -> None:
+    """Only with "told": a host function that has run may have told the host, and the copy is submitted behind that."""
     block, stage, one, two = w.device(), w.pinned(), w.stream(register=False), w.stream(register=False)
     w.poke(stage, b"a" * 4096)
     w.host_function(one, lambda: w.poke(stage, b"c" * 4096))

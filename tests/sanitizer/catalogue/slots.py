@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 from catalogue.registry import right, wrong
 from catalogue.world import World
 
@@ -75,6 +77,19 @@ def host_function_behind_reads_result(w: World) -> None:
     w.host_function(stream, lambda: seen.append(io.bytes_done))
     w.sync(stream)
     assert seen == [4096]
+
+
+@right(
+    "host_function_elsewhere_reads_result", cases="C09", schedules="parallel eager roundrobin seeded:1", faces="model c"
+)
+def host_function_tells_the_host(w: World) -> None:
+    """An event of Python, set by a host function behind the operation, is as good as a wait."""
+    file, buffer, stream, done = w.file(), w.buffer(), w.stream(), threading.Event()
+    io = w.read(file, buffer, w.slots(), stream)
+    w.host_function(stream, done.set)
+    while not done.is_set():
+        w.hip.hipStreamQuery(0)  # polling: hardware moves meanwhile
+    assert io.bytes_done == 4096
 
 
 @wrong("slot.changed-in-flight", twin="slot_changed_after_sync", faces="model torch c")

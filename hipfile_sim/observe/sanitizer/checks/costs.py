@@ -48,11 +48,16 @@ class Costs(Family):
         self._registered: dict[int, Site | None] = {}
         self._seen: set[int] = set()
         self._null_told = False
-        self.returns = {"hipFileStreamRegister": self._register}
+        self.returns = {"hipFileStreamRegister": self._register, "hipFileStreamDeregister": self._deregister}
 
     def _register(self, call: Call) -> None:
         if not getattr(call.result, "err", 1):
             self._registered.setdefault(call.args.get("stream", 0), call.site)
+
+    def _deregister(self, call: Call) -> None:
+        handle = call.args.get("stream", 0)
+        if handle in self._registered and self._registered[handle] == call.site:
+            del self._registered[handle]  # a probe: hipfile.supports_async registers the null stream and deregisters it
 
     def op_submitted(self, op: Operation) -> None:
         stream = op.object.stream
