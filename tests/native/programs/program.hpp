@@ -108,6 +108,7 @@ struct Gate {
     }
 };
 
+#ifndef OWN_MAIN
 void body(int thread, const std::string &folder);
 
 int main(int argc, char **argv) {
@@ -125,3 +126,4 @@ int main(int argc, char **argv) {
     std::printf("ok %d\n", threads);
     return 0;
 }
+#endif
