@@ -133,6 +133,8 @@ class Machine:
         """A face saw host code read or write memory: the schedule gets a turn first, then the observers are told."""
         engine = self.engine
         engine.host_point(what)
+        if engine.tracker is not None:
+            engine.tracker.touched(Access(MEM, pointer, length, write))
         if engine.observers:
             access = HostAccess(Access(MEM, pointer, length, write), current_thread(), call_site(2), what)
             with engine.lock:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from hipfile_sim.engine.clock import CostModel, VirtualClock
 from hipfile_sim.engine.command import HELD, SLOW, Command, Lane, Marker
 from hipfile_sim.engine.errors import DeadlockError, EngineError, HostFunctionError
+from hipfile_sim.engine.schedules import Tracker
 from hipfile_sim.engine.waitgraph import wait_graph
 from hipfile_sim.observe.observer import Observer
 
@@ -32,6 +33,8 @@ class Engine(ABC):
     """
 
     threaded = False
+    tracker: Tracker | None = None
+    """An explorer that follows the run; only the step engine has one."""
 
     def __init__(
         self, costs: CostModel | None = None, *, host_threads: str = "per-stream", watchdog_s: float = 5.0
@@ -71,11 +74,15 @@ class Engine(ABC):
         """Make `lane` as slow as can be: its commands start only when nothing else can move (`hold`: not at all)."""
         with self.lock:
             lane.stalled = HELD if hold else SLOW
+            if self.tracker is not None:
+                self.tracker.meddled()
 
     def unstall(self, lane: Lane) -> None:
         """Undo `stall`."""
         with self.lock:
             lane.stalled = 0
+            if self.tracker is not None:
+                self.tracker.meddled()
             self.poke()
 
     # -- the four things that callers do -----------------------------------------------------------------------------
@@ -85,8 +92,12 @@ class Engine(ABC):
         """Put `command` at the end of `lane`; it also waits for `deps`. Returns its ticket."""
 
     @abstractmethod
-    def host_point(self, what: str) -> None:
-        """The host is at `what`; hardware may have moved meanwhile, so the schedule may move it."""
+    def host_point(self, what: str, *, before: bool = False) -> None:
+        """The host is at `what`; hardware may have moved meanwhile, so the schedule may move it.
+
+        `before`: a call that looks at device state is about to begin, and the caller's code runs again only after the
+        point that follows it.
+        """
 
     @abstractmethod
     def wait(self, targets: Sequence[Marker], what: str) -> None:

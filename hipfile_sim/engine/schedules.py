@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 from hipfile_sim.engine.errors import EngineError
 
 if TYPE_CHECKING:
-    from hipfile_sim.engine.command import Command, Marker
+    from hipfile_sim.engine.command import Access, Command, Marker
 
 HOST = -1
 """The lane number that stands for "the host goes on"."""
@@ -63,11 +63,29 @@ class Point(NamedTuple):
 class Tracker(Protocol):
     """What an explorer hears of a run, beside the points."""
 
-    def called(self, what: str) -> None:
-        """The host is at a call where the device may have moved, whether or not anything could."""
+    def called(self, what: str, before: bool) -> None:
+        """The host is at a call where the device may have moved, whether or not anything could.
+
+        `before`: until the next point of this kind no code of the program runs on the host.
+        """
+
+    def asked(self, targets: Sequence[Marker]) -> None:
+        """The host looks whether `targets` are complete, without waiting."""
+
+    def asked_inside(self, command: Command) -> None:
+        """The host function `command` asked the runtime something."""
+
+    def touched(self, access: Access) -> None:
+        """The host reads or writes, or frees, memory that is known to the machine."""
+
+    def meddled(self) -> None:
+        """The host changed what may run."""
 
     def submitted(self, command: Command) -> None:
         """The host put a command into a lane."""
+
+    def began(self, command: Command) -> None:
+        """A host function began and has not returned: it waits for something."""
 
     def ran(self, command: Command) -> None:
         """A command ran, or its host function has returned."""

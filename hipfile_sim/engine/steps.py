@@ -80,13 +80,18 @@ class StepEngine(Engine):
     fresh_waiters = 0
     """Host threads that are starved: only another thread's action can help them."""
 
-    def host_point(self, what: str) -> None:
+    def host_point(self, what: str, *, before: bool = False) -> None:
         if self.fatal is not None:
             raise self.fatal
-        if self.schedule.passive or self.in_host_function:
+        if self.schedule.passive:
+            return
+        inside = self.host_function
+        if inside is not None:
+            if self.tracker is not None:
+                self.tracker.asked_inside(inside)
             return
         if self.tracker is not None:
-            self.tracker.called(what)
+            self.tracker.called(what, before)
         if not self._active:
             return
         with self.lock:
@@ -128,6 +133,19 @@ class StepEngine(Engine):
             for lane, _ in targets:
                 last = max(last, lane.time)
             self.clock.reach(last)
+
+    def run_out(self) -> None:
+        """Run all that can run, lanes by index, whatever has failed before. The schedule is not asked."""
+        with self.lock:
+            while True:
+                self.fatal = None
+                options = self._options([lane.tail for lane in self._active.values()], settle=True)
+                if not options:
+                    return
+                try:
+                    self._step(self._active[options[0].lane])
+                except Exception:  # of user code, on a machine that has failed already
+                    continue
 
     def token(self) -> str:
         """The choices made so far. Give it as ``schedule`` to repeat the run."""
@@ -307,6 +325,8 @@ class StepEngine(Engine):
             worker.settle()
             if worker.returned and command.ticket > lane.completed:  # else another host thread finished it meanwhile
                 self._finish_external(lane, command)
+            elif self.tracker is not None and lane.running is command:
+                self.tracker.began(command)
             return
         try:
             command.run()

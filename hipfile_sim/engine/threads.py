@@ -86,7 +86,7 @@ class ThreadEngine(Engine):
                 worker.condition.notify()
             return ticket
 
-    def host_point(self, what: str) -> None:
+    def host_point(self, what: str, *, before: bool = False) -> None:
         if self.fatal is not None:
             raise self.fatal
 

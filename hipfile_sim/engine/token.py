@@ -31,6 +31,12 @@ class ChoiceLog:
                 value >>= 7
             data.append(value)
 
+    def copy(self) -> ChoiceLog:
+        """The choices so far, which later ones do not change."""
+        log = ChoiceLog(self.passive)
+        log.data[:] = self.data
+        return log
+
     def pairs(self) -> list[tuple[int, int]]:
         """All choices, in order."""
         return list(_pairs(self.data))

@@ -1,16 +1,19 @@
 """The explorer: runs a program under many schedules, finds one that breaks it, and makes that one simple."""
 
+import sys
+from types import ModuleType
+
 from hipfile_sim.explore.explorer import explore, outcomes
-from hipfile_sim.explore.result import Exploration, Failure
+from hipfile_sim.explore.result import Exploration, ExplorationError, Failure
 from hipfile_sim.explore.run import Body, Run, World
 from hipfile_sim.explore.strategies import STRATEGIES, make_strategy
-from hipfile_sim.explore.strategies.base import Strategy
-from hipfile_sim.explore.strategies.dpor import NondeterminismError
+from hipfile_sim.explore.strategies.base import NondeterminismError, Strategy
 
 __all__ = [
     "STRATEGIES",
     "Body",
     "Exploration",
+    "ExplorationError",
     "Failure",
     "NondeterminismError",
     "Run",
@@ -20,3 +23,12 @@ __all__ = [
     "make_strategy",
     "outcomes",
 ]
+
+
+class _Callable(ModuleType):
+    """So that ``hipfile_sim.explore(body)`` works, whether or not this package has been imported before."""
+
+    __call__ = staticmethod(explore)
+
+
+sys.modules[__name__].__class__ = _Callable

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable
@@ -10,21 +9,23 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hipfile_sim.engine.errors import TokenMismatch
 from hipfile_sim.engine.schedules import Schedule
 from hipfile_sim.engine.token import TokenSchedule
-from hipfile_sim.explore.orders import count_orders
+from hipfile_sim.explore import saved as files
 from hipfile_sim.explore.result import Exploration, Failure
 from hipfile_sim.explore.run import Body, Run, World, execute
 from hipfile_sim.explore.shrink import shrink
 from hipfile_sim.explore.strategies import make_strategy
-from hipfile_sim.explore.strategies.base import Strategy
-from hipfile_sim.explore.strategies.dpor import Dpor, NondeterminismError
+from hipfile_sim.explore.strategies.base import NondeterminismError, Strategy
 
 if TYPE_CHECKING:
     from hipfile_sim.machine import Machine
 
 Progress = Callable[[Exploration], None]
 """Called after every run."""
+SAVE_EVERY_S = 5.0
+"""Real seconds between two writes of the file to resume from."""
 
 
 def explore(
@@ -50,9 +51,10 @@ def explore(
     Parameters
     ----------
     body : callable
-        Gets the machine. Returns a result or raises; an exception is a failure.
+        Gets the machine. Returns a result or raises; an exception is a failure. What it leaves in files or in Python
+        objects must not change what its next run does.
     schedules, seconds : int, float, optional
-        Budgets. None: no limit.
+        Budgets: runs, and real seconds. None: no limit.
     strategy : str or Strategy
         ``"dpor"`` (every order that can matter), ``"all"``, ``"bounded"``, ``"pct"``, ``"random"``, or a token.
     bound : int
@@ -66,7 +68,7 @@ def explore(
     keep_going : bool
         Collect every kind of failure instead of stopping at the first.
     shard : (int, int), optional
-        Part i of n.
+        Part i of n, counted from 0. Together the parts are everything.
     resume : path, optional
         A file that keeps the state of the search. Where it exists, the search goes on from it.
     progress : callable, optional
@@ -87,6 +89,8 @@ def explore(
     ------
     NondeterminismError
         The program depends on something that the machine does not control.
+    ValueError
+        Unknown strategy, bad shard, or a file to resume from that does not fit.
 
     Examples
     --------
@@ -102,51 +106,43 @@ def explore(
     [1, 2]
     """
     plan = make_strategy(strategy, bound=bound, seed=seed, shard=shard)
-    make = world or _machine_world(machine)
-    result = Exploration(plan.name)
-    saved = Path(resume) if resume is not None else None
-    if saved is not None and saved.exists():
-        _load(saved, plan, result)
-    started = time.monotonic()
-    known: list[Run] = []
-    while True:
-        result.seconds = time.monotonic() - started
-        if schedules is not None and result.runs >= schedules:
-            result.stopped = "schedules"
-            break
-        if seconds is not None and result.seconds >= seconds:
-            result.stopped = "time"
-            break
-        schedule = plan.next()
-        if schedule is None:
-            result.stopped = "complete"
-            break
-        run = execute(body, make, schedule, **_hooks(plan, sanitize))
-        if result.orders is None and isinstance(plan, Dpor) and not run.pruned:
-            result.orders = count_orders(plan.trace.transitions) or 0
-        plan.ended(run)
-        if run.pruned:
-            result.cut += 1
-        else:
-            result.runs += 1
-            result.outcomes[_hashable(run.outcome)] += 1
-            if twice:
-                _check_repeats(run, body, make, sanitize)
-            if run.failed and not any(run.same_failure(other) for other in known):
-                known.append(run)
-                result.failures.append(_explain(run, body, make, sanitize) if explain else Failure(run, run))
-        result.complete = plan.exhausted
-        result.coverage = _coverage(plan, result)
-        if progress is not None:
-            progress(result)
-        if known and not keep_going:
-            result.stopped = "failure"
-            break
-    result.seconds = time.monotonic() - started
-    result.complete = plan.exhausted
-    result.coverage = _coverage(plan, result)
-    if saved is not None:
-        _save(saved, plan, result)
+    search = _Search(body, world or _machine_world(machine), plan, sanitize, explain)
+    result = search.result
+    keep = Path(resume) if resume is not None else None
+    if keep is not None and keep.exists():
+        for token in files.load(keep, plan, result):
+            search.note_failure(search.run(TokenSchedule(token)))
+    before = result.seconds
+    started = written = time.monotonic()
+    try:
+        while True:
+            now = time.monotonic()
+            result.seconds = before + now - started
+            if result.failures and not keep_going:
+                result.stopped = "failure"
+                break
+            if plan.exhausted:
+                result.stopped = "complete"
+                break
+            if schedules is not None and result.runs >= schedules:
+                result.stopped = "schedules"
+                break
+            if seconds is not None and now - started >= seconds:
+                result.stopped = "time"
+                break
+            if keep is not None and now - written > SAVE_EVERY_S:
+                files.save(keep, plan, result)
+                written = now
+            schedule = plan.next()
+            if schedule is not None:
+                search.next(schedule, twice)
+                if progress is not None:
+                    search.conclude()
+                    progress(result)
+    finally:
+        search.conclude()
+        if keep is not None:
+            files.save(keep, plan, result)
     return result
 
 
@@ -191,60 +187,101 @@ def _machine_world(options: dict[str, Any]) -> World:
     return world
 
 
-def _hooks(plan: Strategy | None, sanitize: bool | str) -> dict[str, Any]:
-    """What `execute` does before and after the program."""
-    if not sanitize:
-        return {} if plan is None else {"attach": plan.attach}
-    from hipfile_sim.observe.sanitizer import Sanitizer
+class _Search:
+    """The program, what it is run with, and what has come of it."""
 
-    sanitizer = Sanitizer(sanitize if isinstance(sanitize, str) else None)
+    def __init__(self, body: Body, world: World, plan: Strategy, sanitize: bool | str, explain: bool) -> None:
+        self.body = body
+        self.world = world
+        self.plan = plan
+        self.sanitize = sanitize
+        self.explain = explain
+        self.result = Exploration(plan.name)
+        self._known: list[Run] = []
 
-    def attach(machine: Machine) -> None:
-        if plan is not None:
-            plan.attach(machine)
-        machine.add_observer(sanitizer)
+    def run(self, schedule: Schedule, plan: Strategy | None = None) -> Run:
+        """One run, which tells `plan` of itself."""
+        sanitizer: Any = None
+        if self.sanitize:
+            from hipfile_sim.observe.sanitizer import Sanitizer
 
-    return {"attach": attach, "after": lambda machine: sanitizer.raise_if_errors()}
+            sanitizer = Sanitizer(self.sanitize if isinstance(self.sanitize, str) else None)
 
+        def attach(machine: Machine) -> None:
+            if plan is not None:
+                plan.attach(machine)
+            if sanitizer is not None:
+                machine.add_observer(sanitizer)
 
-def _explain(run: Run, body: Body, world: World, sanitize: bool | str) -> Failure:
-    """Shrink a failure, then run it once more with everything watching."""
-    simplest, departures = shrink(run, lambda schedule: execute(body, world, schedule, **_hooks(None, sanitize)))
-    failure = Failure(run, simplest, departures)
-    from hipfile_sim.observe.sanitizer import Sanitizer
-    from hipfile_sim.observe.timeline import steps
-    from hipfile_sim.observe.trace import Trace
-
-    trace, sanitizer = Trace(), Sanitizer()
-
-    def attach(machine: Machine) -> None:
-        machine.add_observer(trace)
-        machine.add_observer(sanitizer)
-
-    execute(body, world, TokenSchedule(simplest.token), attach=attach)
-    failure.timeline = steps(trace)
-    if sanitizer.findings:
-        failure.report = sanitizer.report("text")
-    return failure
-
-
-def _check_repeats(run: Run, body: Body, world: World, sanitize: bool | str) -> None:
-    again = execute(body, world, TokenSchedule(run.token), **_hooks(None, sanitize))
-    if again.choices != run.choices or _hashable(again.outcome) != _hashable(run.outcome):
-        raise NondeterminismError(
-            f"the schedule {run.token} gave {run.outcome!r} and then {again.outcome!r} in {len(run.choices)} and "
-            f"{len(again.choices)} choices; the program depends on a clock, on randomness or on state that outlives a run"
+        return execute(
+            self.body,
+            self.world,
+            schedule,
+            attach=attach,
+            after=None if sanitizer is None else lambda machine: sanitizer.raise_if_errors(),
+            wind_up=None if plan is None else plan.wind_up,
         )
 
+    def next(self, schedule: Schedule, twice: bool) -> None:
+        """Run a schedule of the plan and take note of what came of it."""
+        result = self.result
+        run = self.run(schedule, self.plan)
+        self.plan.ended(run)
+        if run.pruned:
+            result.cut += 1
+            return
+        result.runs += 1
+        result.outcomes[_hashable(run.outcome)] += 1
+        if twice:
+            self._check_repeats(run)
+        self.note_failure(run)
 
-def _coverage(plan: Strategy, result: Exploration) -> str:
-    if not isinstance(plan, Dpor):
-        return plan.coverage(result.runs)
-    part = f" of shard {plan.shard[0]}/{plan.shard[1]}" if plan.shard else ""
-    orders = f"{result.orders:,} orders" if result.orders else "orders, too many to count"
-    if result.complete:
-        return f"all {orders}{part}, {result.runs:,} after reduction" if plan.reduce else f"all {orders}{part}"
-    return f"{result.runs:,} schedules{part} of a program with {orders}, not all of them covered"
+    def note_failure(self, run: Run) -> None:
+        """Keep `run` if it failed in a way that is new."""
+        if run.failed and not any(run.same_failure(other) for other in self._known):
+            self._known.append(run)
+            self.result.failures.append(self._explained(run) if self.explain else Failure(run, run))
+
+    def conclude(self) -> None:
+        """What has been covered by now."""
+        plan, result = self.plan, self.result
+        result.complete = plan.exhausted
+        result.orders = plan.orders
+        result.coverage = plan.coverage(result.runs)
+
+    def _explained(self, run: Run) -> Failure:
+        """Shrink a failure, then run it once more with everything watching."""
+        from hipfile_sim.observe.sanitizer import Sanitizer
+        from hipfile_sim.observe.timeline import steps
+        from hipfile_sim.observe.trace import Trace
+
+        simplest, departures = shrink(run, self.run)
+        failure = Failure(run, simplest, departures)
+        trace, sanitizer = Trace(), Sanitizer()
+
+        def attach(machine: Machine) -> None:
+            machine.add_observer(trace)
+            machine.add_observer(sanitizer)
+
+        try:
+            execute(self.body, self.world, TokenSchedule(simplest.token), attach=attach)
+        except TokenMismatch as error:
+            raise NondeterminismError(f"the failing schedule cannot be repeated ({error})") from error
+        failure.timeline = steps(trace, all_calls=False)
+        if sanitizer.findings:
+            failure.report = sanitizer.format("text", colour=False)
+        return failure
+
+    def _check_repeats(self, run: Run) -> None:
+        try:
+            again = self.run(TokenSchedule(run.token))
+        except TokenMismatch as error:
+            raise NondeterminismError(f"the schedule {run.token} cannot be repeated ({error})") from error
+        if again.choices != run.choices or _hashable(again.outcome) != _hashable(run.outcome):
+            raise NondeterminismError(
+                f"the schedule {run.token} gave {run.outcome!r} and then {again.outcome!r} "
+                f"in {len(run.choices)} and {len(again.choices)} choices"
+            )
 
 
 def _hashable(value: Any) -> Any:
@@ -253,21 +290,3 @@ def _hashable(value: Any) -> Any:
     except TypeError:
         return repr(value)
     return value
-
-
-def _save(path: Path, plan: Strategy, result: Exploration) -> None:
-    state = {"version": 1, "strategy": plan.name, "runs": result.runs, "cut": result.cut, "state": plan.save()}
-    temporary = path.with_name(path.name + ".new")
-    temporary.write_text(json.dumps(state))
-    temporary.replace(path)
-
-
-def _load(path: Path, plan: Strategy, result: Exploration) -> None:
-    try:
-        state = json.loads(path.read_text())
-        if state["version"] != 1 or state["strategy"] != plan.name:
-            raise ValueError(f"it was written by the strategy {state.get('strategy')!r}")
-        plan.load(state["state"])
-        result.runs, result.cut = state["runs"], state["cut"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"cannot resume from {path}: {error}; remove the file to start again") from error

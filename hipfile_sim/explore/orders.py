@@ -24,19 +24,26 @@ def count_orders(transitions: Sequence[Transition]) -> int | None:
     """
     processes = sorted({transition.process for transition in transitions})
     column = {process: index for index, process in enumerate(processes)}
+    place: dict[int, int] = {}  # id of a transition to its position in its chain, from 1
     chains: list[list[tuple[int, ...]]] = [[] for _ in processes]
-    positions = 1
+    pending: list[list[int]] = [[0] * len(processes) for _ in processes]
     for transition in transitions:
-        needs = [0] * len(processes)
+        mine = column[transition.process]
+        needs = pending[mine]
         for enabling in transition.enabling:
-            needs[column[enabling.process]] = max(needs[column[enabling.process]], enabling.number)
-        chains[column[transition.process]].append(tuple(needs))
+            at = column[enabling.process]
+            needs[at] = max(needs[at], place[id(enabling)])
+        if not transition.wake:  # the host goes on at once: what woke it is what the next step needs
+            chains[mine].append(tuple(needs))
+            pending[mine] = [0] * len(processes)
+        place[id(transition)] = len(chains[mine])
+    positions = 1
     for chain in chains:
         positions *= len(chain) + 1
         if positions > LIMIT:
             return None
     ways = {(0,) * len(processes): 1}
-    for _ in transitions:
+    for _ in range(sum(map(len, chains))):
         following: dict[tuple[int, ...], int] = {}
         for position, count in ways.items():
             for index, chain in enumerate(chains):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hipfile_sim.explore.run import Run
+from hipfile_sim.explore.shrink import Departure
 
 
 @dataclass(slots=True)
@@ -19,8 +20,8 @@ class Failure:
         As it was found.
     simplest : Run
         The simplest schedule with the same failure that was found.
-    departures : dict
-        The choices of `simplest` that are not those of the plain schedule: number of the choice to lane (-1: the host).
+    departures : list of Departure
+        The choices of `simplest` that are not those of the plain schedule, in which nothing moves before it must.
     timeline : str
         What happened, per stream.
     report : str
@@ -29,7 +30,7 @@ class Failure:
 
     run: Run
     simplest: Run
-    departures: dict[int, int] = field(default_factory=dict)
+    departures: list[Departure] = field(default_factory=list)
     timeline: str = ""
     report: str = ""
 
@@ -45,16 +46,20 @@ class Failure:
         return self.simplest.error
 
     def __str__(self) -> str:
-        choices = len(self.departures)
-        parts = [
-            self.simplest.text(),
-            f"schedule: {self.token}  ({choices} choice{'' if choices == 1 else 's'} away from the plain schedule)",
-        ]
+        parts = [self.simplest.text(), f"schedule: {self.token}\n{self._how_far()}"]
         if self.timeline:
             parts.append(self.timeline)
         if self.report:
             parts.append(self.report)
         return "\n\n".join(parts)
+
+    def _how_far(self) -> str:
+        """What sets the schedule apart."""
+        if not self.departures:
+            return "  nothing moves before the host waits for it"
+        count = len(self.departures)
+        lines = [f"  {count} choice{'s' if count > 1 else ''} away from a run in which nothing moves before it must:"]
+        return "\n".join([*lines, *(f"  - {departure}" for departure in self.departures)])
 
 
 @dataclass(slots=True)
@@ -78,9 +83,11 @@ class Exploration:
     failures : list of Failure
         One for each kind of failure.
     stopped : str
-        Why it ended: ``"complete"``, ``"failure"``, ``"schedules"``, ``"time"``.
+        Why it ended: ``"complete"``, ``"failure"``, ``"schedules"``, ``"time"``; ``"interrupted"``.
     seconds : float
         Real time.
+    coverage : str
+        What was and what was not covered, in one phrase.
     """
 
     strategy: str
@@ -90,7 +97,7 @@ class Exploration:
     orders: int | None = None
     outcomes: Counter[Any] = field(default_factory=Counter)
     failures: list[Failure] = field(default_factory=list)
-    stopped: str = "complete"
+    stopped: str = "interrupted"
     seconds: float = 0.0
     coverage: str = ""
 

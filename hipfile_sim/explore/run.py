@@ -5,12 +5,15 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from hipfile_sim.engine.errors import DeadlockError, TokenMismatch
 from hipfile_sim.engine.schedules import Schedule
-from hipfile_sim.explore.strategies.base import Pruned
+from hipfile_sim.engine.token import ChoiceLog
+from hipfile_sim.explore.strategies.base import NondeterminismError, Pruned
 
 if TYPE_CHECKING:
     from hipfile_sim.machine import Machine
@@ -20,6 +23,9 @@ World = Callable[[Schedule], "AbstractContextManager[Machine]"]
 Body = Callable[["Machine"], Any]
 """The program: gets a fresh machine, returns its result (hashable, for `outcomes`) or raises."""
 
+_PACKAGES = Path(__file__).resolve().parents[2]
+_OURS = (f"{_PACKAGES / 'hipfile_sim'}/", f"{_PACKAGES / 'hipfile_mock'}/")
+
 
 @dataclass(slots=True)
 class Run:
@@ -27,24 +33,33 @@ class Run:
 
     Parameters
     ----------
-    token : str
-        Reproduces it.
-    choices : list of (int, int)
-        (index chosen, number of options).
+    log : ChoiceLog
+        The choices that were made.
     result : object
         What the program returned.
     error : BaseException or None
         What it raised.
     pruned : bool
         It was left early, because its remainder is equivalent to another run's.
+    steps : int
+        Commands that ran.
     """
 
-    token: str = ""
-    choices: list[tuple[int, int]] = field(default_factory=list)
+    log: ChoiceLog
     result: Any = None
     error: BaseException | None = None
     pruned: bool = False
     steps: int = 0
+
+    @property
+    def token(self) -> str:
+        """Reproduces the run."""
+        return self.log.token()
+
+    @property
+    def choices(self) -> list[tuple[int, int]]:
+        """(index chosen, number of options) of each choice."""
+        return self.log.pairs()
 
     @property
     def failed(self) -> bool:
@@ -62,22 +77,30 @@ class Run:
 
     def same_failure(self, other: Run) -> bool:
         """Whether both failed in the same way: the same kind of error from the same line."""
-        return self.failed and other.failed and type(self.error) is type(other.error) and _place(self) == _place(other)
+        return self.failed and other.failed and self._kind() == other._kind()
+
+    def _kind(self) -> tuple[object, ...]:
+        error = self.error
+        assert error is not None
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(_OURS)]
+        place = (frames[-1].filename, frames[-1].lineno) if frames else None
+        ids = tuple(sorted({finding.id for finding in getattr(error, "findings", ())}))
+        return type(error), place, ids
 
     def text(self) -> str:
-        """The error with its traceback, without the simulator's own frames at the top."""
+        """The error with its traceback, without the simulator's own frames around the program's."""
         if self.error is None:
             return "passed"
-        return "".join(traceback.format_exception(self.error)).rstrip()
+        tb = without_ours(self.error.__traceback__)
+        return "".join(traceback.format_exception(type(self.error), self.error, tb, chain=False)).rstrip()
 
 
-def _place(run: Run) -> tuple[str, int] | None:
-    assert run.error is not None
-    frames = traceback.extract_tb(run.error.__traceback__)
-    mine = [frame for frame in frames if "hipfile_sim" not in frame.filename and "hipfile_mock" not in frame.filename]
-    if not mine:
-        return None
-    return mine[-1].filename, mine[-1].lineno or 0
+def without_ours(tb: TracebackType | None) -> TracebackType | None:
+    """The traceback from the first frame that is not the simulator's; all of it where there is none."""
+    first = tb
+    while first is not None and first.tb_frame.f_code.co_filename.startswith(_OURS):
+        first = first.tb_next
+    return first or tb
 
 
 def execute(
@@ -87,6 +110,7 @@ def execute(
     *,
     attach: Callable[[Machine], None] | None = None,
     after: Callable[[Machine], None] | None = None,
+    wind_up: Callable[[Machine, bool], None] | None = None,
 ) -> Run:
     """Run `body` once on a fresh machine.
 
@@ -96,9 +120,11 @@ def execute(
         Called with the machine before the program.
     after : callable, optional
         Called with the machine once everything has run; may raise, which fails the run.
+    wind_up : callable, optional
+        Called with the machine, and whether the program failed, when the choices of the program are noted.
     """
-    run = Run()
-    machine: Machine | None = None
+    run = Run(ChoiceLog())
+    failed = True
     try:
         with world(schedule) as machine:
             if attach is not None:
@@ -108,14 +134,16 @@ def execute(
                 machine.finish()
                 if after is not None:
                     after(machine)
+                failed = False
             finally:
                 engine: Any = machine.engine
-                run.token = engine.token()
-                run.choices = engine.choices.pairs()
+                run.log = engine.choices.copy()
                 run.steps = engine.steps
+                if wind_up is not None:
+                    wind_up(machine, failed)
     except Pruned:
         run.pruned = True
-    except (KeyboardInterrupt, TokenMismatch):
+    except (KeyboardInterrupt, TokenMismatch, NondeterminismError):
         raise
     except SystemExit as error:
         if error.code not in (None, 0):

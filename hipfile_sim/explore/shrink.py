@@ -2,79 +2,119 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
-from hipfile_sim.engine.schedules import Lazy, Point, Schedule
+from hipfile_sim.engine.command import Access, Command, Marker
+from hipfile_sim.engine.schedules import HOST, Lazy, Point, Schedule
 from hipfile_sim.explore.run import Run
 
 
-class Departures(Schedule):
-    """The plain schedule (the host goes on; a wait runs what it needs) but for a few named choices.
+class Departure(NamedTuple):
+    """One choice that the plain schedule would not have made.
 
     Parameters
     ----------
-    at : mapping of int to int
-        Number of the choice to the lane that moves there (`HOST`: the host goes on). A lane that is not offered there is
-        ignored.
+    moment : int
+        How many calls and waits of the host came before: a number that other departures hardly change.
+    lane : int
+        The lane that moves.
+    where : str
+        The call, for people.
+    what : str
+        The command, for people.
+    """
+
+    moment: int
+    lane: int
+    where: str = ""
+    what: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.what} already at {self.where}"
+
+
+class Departures(Schedule):
+    """The plain schedule (the host goes on; a wait runs what it needs, the soonest first) but for a few named moves.
+
+    Parameters
+    ----------
+    wanted : sequence of Departure
+        Moves to make at their moment, in this order, before anything else moves there. One that is not offered is left
+        out.
 
     Attributes
     ----------
-    made : dict
+    made : list of Departure
         The departures of the run so far: every choice that was not the plain one.
     """
 
     name = "departures"
     wants_needed = True
 
-    def __init__(self, at: Mapping[int, int]) -> None:
-        self.at = dict(at)
-        self.made: dict[int, int] = {}
+    def __init__(self, wanted: Sequence[Departure] = ()) -> None:
+        self.tracker = self
+        self._wanted: dict[int, list[int]] = {}
+        for departure in wanted:
+            self._wanted.setdefault(departure.moment, []).append(departure.lane)
+        self.made: list[Departure] = []
         self._plain = Lazy()
-        self._step = 0
+        self._moment = 0
 
     def fresh(self) -> Schedule:
-        return Departures(self.at)
-
-    def plain(self, point: Point) -> int:
-        """What the plain schedule would choose."""
-        return 0 if point.kind == "host" else self._plain.choose(point)
+        return self
 
     def choose(self, point: Point) -> int:
-        step = self._step
-        self._step += 1
-        index = plain = self.plain(point)
-        wanted = self.at.get(step)
-        if wanted is not None:
-            for offered, option in enumerate(point.options):
-                if option.lane == wanted:
-                    index = offered
+        options = point.options
+        plain = 0 if options[0].lane == HOST else self._plain.choose(point)
+        index = self._pick(point, plain)
         if index != plain:
-            self.made[step] = point.options[index].lane
+            command = options[index].command
+            what = "the host" if command is None else f"{command.describe()} on {command.lane.name}"
+            self.made.append(Departure(self._moment, options[index].lane, point.what, what))
         return index
+
+    def _pick(self, point: Point, plain: int) -> int:
+        wanted = self._wanted.get(self._moment)
+        while wanted:
+            lane = wanted.pop(0)
+            for index, option in enumerate(point.options):
+                if option.lane == lane:
+                    return index
+        return plain
+
+    # -- Tracker: only to count ----------------------------------------------------------------------------------------
+
+    def called(self, what: str, before: bool) -> None:
+        self._moment += 1
+
+    def waited(self, targets: Sequence[Marker]) -> None:
+        self._moment += 1
+
+    def submitted(self, command: Command) -> None: ...
+    def began(self, command: Command) -> None: ...
+    def ran(self, command: Command) -> None: ...
+    def asked(self, targets: Sequence[Marker]) -> None: ...
+    def asked_inside(self, command: Command) -> None: ...
+    def touched(self, access: Access) -> None: ...
+    def meddled(self) -> None: ...
 
 
 class _Recorded(Departures):
-    """Follows the indexes of a run, to learn which of them depart from the plain schedule."""
+    """Follows the choices of a run, to learn which of them depart from the plain schedule."""
 
-    def __init__(self, choices: list[tuple[int, int]]) -> None:
-        super().__init__({})
-        self._choices = choices
+    def __init__(self, choices: Sequence[tuple[int, int]]) -> None:
+        super().__init__()
+        self._choices = iter(choices)
 
-    def choose(self, point: Point) -> int:
-        step = self._step
-        self._step += 1
-        plain = self.plain(point)
-        index = plain
-        if step < len(self._choices) and self._choices[step][0] < len(point.options):
-            index = self._choices[step][0]
-        if index != plain:
-            self.made[step] = point.options[index].lane
-        return index
+    def _pick(self, point: Point, plain: int) -> int:
+        if len(point.options) == 1:
+            return 0
+        choice, options = next(self._choices, (plain, 0))
+        return choice if options == len(point.options) else plain
 
 
-def shrink(
-    failing: Run, run: Callable[[Schedule], Run], *, passive: bool = False, budget: int = 400
-) -> tuple[Run, dict[int, int]]:
+def shrink(failing: Run, run: Callable[[Schedule], Run], *, budget: int = 400) -> tuple[Run, list[Departure]]:
     """The simplest run with the same failure that `budget` runs find.
 
     Parameters
@@ -88,46 +128,48 @@ def shrink(
 
     Returns
     -------
-    Run, dict
-        The run, and its departures from the plain schedule by number of the choice. Fewest first, then earliest.
+    Run, list of Departure
+        The run, and its departures from the plain schedule. Fewest first, then earliest.
     """
     spent = 0
 
-    def attempt(departures: Mapping[int, int]) -> tuple[Run, dict[int, int]] | None:
+    def attempt(schedule: Departures) -> tuple[Run, list[Departure]] | None:
         nonlocal spent
         if spent >= budget:
             return None
         spent += 1
-        schedule = Departures(departures)
-        schedule.passive = passive
         result = run(schedule)
         return (result, schedule.made) if result.same_failure(failing) else None
 
-    plain = attempt({})
-    if plain is not None:
-        return plain
+    best = attempt(Departures())
+    if best is not None:
+        return best
     recorded = _Recorded(failing.choices)
-    recorded.passive = passive
-    first = run(recorded)
-    spent += 1
-    if not first.same_failure(failing):
-        return failing, dict(recorded.made)
-    best = (first, recorded.made)
-    width = len(best[1])
-    while width >= 1 and spent < budget:
-        steps = sorted(best[1], reverse=True)  # the last departures first: what follows them falls into place by itself
+    best = attempt(recorded)
+    if best is None:
+        return failing, recorded.made
+    return _fewer(best, attempt)
+
+
+def _fewer(
+    best: tuple[Run, list[Departure]], attempt: Callable[[Departures], tuple[Run, list[Departure]] | None]
+) -> tuple[Run, list[Departure]]:
+    """Drop departures, many at a time and then one by one, until none can be spared."""
+    width = max(1, len(best[1]) // 2)
+    while best[1]:
         smaller = None
-        for start in range(0, len(steps), width):
-            dropped = set(steps[start : start + width])
-            smaller = attempt({step: lane for step, lane in best[1].items() if step not in dropped})
-            if smaller is not None and len(smaller[1]) < len(best[1]):
+        wanted = best[1]
+        # the last first: what follows a departure falls into place by itself
+        for end in range(len(wanted), 0, -width):
+            tried = attempt(Departures(wanted[: max(0, end - width)] + wanted[end:]))
+            if tried is not None and len(tried[1]) < len(wanted):
+                smaller = tried
                 break
-            smaller = None
-        if smaller is None:
-            width = width // 2 if width > 1 else 0
-        else:
+        if smaller is not None:
             best = smaller
-            width = max(1, min(width, len(best[1])))
-            if not best[1]:
-                break
+            width = max(1, min(width, len(best[1]) // 2))
+        elif width > 1:
+            width //= 2
+        else:
+            break
     return best

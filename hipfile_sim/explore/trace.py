@@ -1,7 +1,7 @@
 """What one run did, as transitions of processes: the host, and each lane.
 
-A transition of a lane is one command. A transition of the host is everything between two moments at which a device could
-have moved. The order between transitions that depend on each other is what tells two runs apart.
+A transition of a lane is one command. A transition of the host is everything between two moments at which a device
+could have moved. The order between transitions that depend on each other is what tells two runs apart.
 """
 
 from __future__ import annotations
@@ -9,52 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from hipfile_sim.engine.command import MEM, Access, Command, Marker, Space
+from hipfile_sim.engine.command import Access, Command, Marker
 from hipfile_sim.engine.schedules import HOST, Point
+from hipfile_sim.explore.footprint import HOST_THREAD, Footprint, Places
 
 if TYPE_CHECKING:
-    from hipfile_sim.hip.memory import Block, Memory
+    from hipfile_sim.machine import Machine
 
-
-class Footprint:
-    """What a transition touches, as far as order matters.
-
-    Attributes
-    ----------
-    accesses : tuple of Access
-        Declared byte ranges.
-    visible : bool
-        It touches memory or files that host code can see.
-    arbitrary : bool
-        It runs user code on the host, which may look at anything that is visible.
-    asks : bool
-        The host asked how far a lane is.
-    """
-
-    __slots__ = ("accesses", "arbitrary", "asks", "visible")
-
-    def __init__(
-        self, accesses: Sequence[Access] = (), visible: bool = False, arbitrary: bool = False, asks: bool = False
-    ) -> None:
-        self.accesses = tuple(accesses)
-        self.visible = visible
-        self.arbitrary = arbitrary
-        self.asks = asks
-
-    def depends(self, other: Footprint) -> bool:
-        """Whether the order of the two can matter. Transitions of one process always depend; that is not asked here."""
-        if self.asks or other.asks:
-            return True
-        if self.arbitrary and (other.visible or other.arbitrary):
-            return True
-        if other.arbitrary and self.visible:
-            return True
-        if self.accesses and other.accesses:
-            for mine in self.accesses:
-                for theirs in other.accesses:
-                    if mine.conflicts(theirs):
-                        return True
-        return False
+ASKING = frozenset({"hipFileBatchIOSubmit", "hipFileBatchIOGetStatus", "hipFileBatchIOCancel", "hipFileBatchIODestroy"})
+"""Calls that look at the progress of lanes of their own."""
 
 
 class Transition:
@@ -63,29 +26,49 @@ class Transition:
     Attributes
     ----------
     index : int
-        Position in the run.
+        Position in the run; -1 while it is not over.
     process : int
         Lane index, or `HOST`.
     number : int
         It is the process's number-th transition, from 1.
-    before : dict
-        Vector clock of all that precedes it by necessity or through dependence, itself not counted.
     state : int or None
         Number of the choice that picked it; None when there was nothing to choose.
+    footprint : Footprint
+        What it touches.
+    before, clock : dict
+        Vector clock of all that must precede it; and of all that precedes it in equivalent runs, itself included.
+    enabling : list of Transition
+        Without these it cannot happen.
+    conditional : bool
+        Others can make it impossible and possible again.
+    wake : bool
+        The host returns from a wait: it goes on as soon as it can, so this is no step of its own.
     """
 
-    __slots__ = ("before", "clock", "enabling", "footprint", "index", "number", "process", "state", "what")
+    __slots__ = (
+        "before",
+        "clock",
+        "conditional",
+        "enabling",
+        "footprint",
+        "index",
+        "number",
+        "process",
+        "state",
+        "wake",
+    )
 
-    def __init__(self, index: int, process: int, number: int, state: int | None, what: str) -> None:
-        self.index = index
+    def __init__(self, process: int, number: int, state: int | None, footprint: Footprint) -> None:
+        self.index = -1
         self.process = process
         self.number = number
         self.state = state
-        self.what = what
-        self.footprint = Footprint()
+        self.footprint = footprint
         self.before: dict[int, int] = {}
         self.clock: dict[int, int] = {}
         self.enabling: list[Transition] = []
+        self.conditional = False
+        self.wake = False
 
     def precedes(self, other: Transition) -> bool:
         """Whether it comes before `other` in every run that is equivalent to this one."""
@@ -97,45 +80,6 @@ def join(clock: dict[int, int], other: dict[int, int]) -> None:
     for process, number in other.items():
         if clock.get(process, 0) < number:
             clock[process] = number
-
-
-class Places:
-    """Names for byte ranges that mean the same in every run of a program, although addresses and inodes differ.
-
-    Memory of the machine is named by the number of its allocation, everything else by the order in which it first appears.
-    """
-
-    def __init__(self) -> None:
-        self.memory: Memory | None = None
-        self._ranges: list[tuple[int, int]] = []
-        self._files: dict[Space, int] = {}
-
-    def name(self, access: Access) -> Access:
-        """The access with a name in place of its space, and its start relative to that."""
-        space, start, length, write = access
-        if space != MEM:
-            return Access(("file", 0, self._files.setdefault(space, len(self._files))), start, length, write)
-        block = self._block(start)
-        if block is not None:
-            return Access(("block", 0, block.id), start - block.base, length, write)
-        for number, (first, end) in enumerate(self._ranges):
-            if start < end and first < start + length:
-                return Access(("host", 0, number), start - first, length, write)
-        self._ranges.append((start, start + length))
-        return Access(("host", 0, len(self._ranges) - 1), 0, length, write)
-
-    def visible(self, access: Access) -> bool:
-        """Whether host code can see the range: all but device memory and the buffers that a library keeps to itself."""
-        if access.space != MEM:
-            return True
-        block = self._block(access.start)
-        return block is None or not (block.kind == "device" or (self.memory and block.base in self.memory.internal))
-
-    def _block(self, address: int) -> Block | None:
-        memory = self.memory
-        if memory is None:
-            return None
-        return memory.find(address) or memory.find_freed(address)
 
 
 class RunTrace:
@@ -150,123 +94,195 @@ class RunTrace:
     ----------
     places : Places
         Names of memory and files that mean the same in every run.
+    off : bool
+        The run has been given up; what its cleanup does is of no interest.
     """
 
     def __init__(self, on_transition: Callable[[Transition], None] | None = None) -> None:
         self.transitions: list[Transition] = []
         self.places = Places()
+        self.off = False
         self._on_transition = on_transition
         self._last: dict[int, Transition] = {}
         self._commands: dict[tuple[int, int], Transition] = {}
         self._submitters: dict[tuple[int, int], Transition] = {}
-        self._host = self._open_host(None, [])
+        self._inquisitive: set[Command] = set()
+        self._one_thread = False
+        self._library = False
         self._state: int | None = None
-        self._asking = False
+        self._host = self._open_host()
+
+    def attach(self, machine: Machine) -> None:
+        """The run is on `machine`."""
+        self.places.memory = machine.memory
+        self._one_thread = machine.engine.host_threads == "one"
 
     # -- told by the exploring schedule ------------------------------------------------------------------------------
 
     def at(self, point: Point) -> None:
-        """The run is at a point: the host's transition so far is over."""
-        if self._asking and point.kind == "host" and self._host.index < 0:
-            return  # opened by `called`; the choice decides what comes before it
-        self.settle_host()
+        """The run is at a point. Where the host waits, its transition so far is over."""
+        if point.kind != "host":
+            self.settle_host()
 
     def chose(self, process: int, state: int | None) -> None:
         """The schedule picked `process`; `state` numbers the choice."""
-        self._state = state
         if process == HOST:
-            if self._host.index >= 0:
-                self._host = self._open_host(None, [])
             self._host.state = state
+        else:
+            self._state = state
 
     def settle_host(self) -> None:
         """Close the host's current transition, if it is open."""
-        host = self._host
-        if host.index < 0:
-            self._add(host)
+        if self._host.index < 0:
+            self._add(self._host)
+
+    def blocked(self, command: Command) -> Transition:
+        """The transition that `command`, which cannot run now, would be."""
+        lane = command.lane.index
+        transition = self._next(lane, None, self._footprint(command))
+        transition.footprint.ends = (lane, command.ticket)
+        transition.conditional = True
+        transition.enabling = self._enablers(command)
+        self._clocks(transition)
+        transition.index = len(self.transitions)
+        return transition
 
     # -- Tracker -----------------------------------------------------------------------------------------------------
 
-    def called(self, what: str) -> None:
-        self._asking = what in ASKING
-        if (
-            self._asking
-        ):  # where nothing can move there is no point, and the question belongs to a transition of its own
-            self.settle_host()
-            self._host = self._open_host(None, [])
-            self._host.footprint.asks = True
+    def called(self, what: str, before: bool) -> None:
+        if self.off:
+            return
+        if what in ASKING:
+            self._host.footprint.asks_all = True
+        self.settle_host()
+        self._library = before
+        self._host = self._open_host()
+        if what in ASKING:
+            self._host.footprint.asks_all = True
+
+    def asked(self, targets: Sequence[Marker]) -> None:
+        footprint = self._host.footprint
+        footprint.asked = footprint.asked.union((lane.index, ticket) for lane, ticket in targets)
+
+    def asked_inside(self, command: Command) -> None:
+        self._inquisitive.add(command)
+
+    def touched(self, access: Access) -> None:
+        footprint = self._host.footprint
+        footprint.accesses = (*footprint.accesses, self.places.name(access))
+
+    def meddled(self) -> None:
+        self._host.footprint.asks_all = True
 
     def submitted(self, command: Command) -> None:
+        if self.off:
+            return
         if self._host.index >= 0:  # inside a call that has waited
-            self._host = self._open_host(None, [])
+            self._host = self._open_host()
         self._submitters[command.lane.index, command.ticket] = self._host
         for access in command.accesses():
             self.places.name(access)  # names follow the order of submission, which does not depend on the schedule
 
+    def began(self, command: Command) -> None:
+        if self.off:
+            return
+        footprint = Footprint(visible=True, arbitrary=True, asks_all=command in self._inquisitive)
+        if self._one_thread:
+            footprint.accesses = (Access(HOST_THREAD, 0, 1, True),)
+        self._step(command, footprint, self._enablers(command))
+
     def ran(self, command: Command) -> None:
-        lane = command.lane.index
-        transition = self._next(lane, self._state, command.describe())
-        key = (lane, command.ticket)
-        for enabling in (
-            self._submitters.pop(key, None),
-            *(self._commands.get((dep.index, ticket)) for dep, ticket in command.deps),
-        ):
-            if enabling is not None:
-                transition.enabling.append(enabling)
-        touched = command.accesses()
-        visible = any(self.places.visible(access) for access in touched)
-        accesses = [self.places.name(access) for access in touched]
-        transition.footprint = Footprint(accesses, visible or command.external, command.external)
+        if self.off:
+            return
+        footprint = self._footprint(command)
+        key = (command.lane.index, command.ticket)
+        footprint.ends = key
+        last = self._last.get(key[0])
+        if self._one_thread and command.external and last is not None and last.footprint.accesses[:1] == _TAKEN:
+            footprint.accesses = _TAKEN  # it gives the thread back
+        transition = self._step(command, footprint, self._enablers(command))
+        self._submitters.pop(key, None)
         self._commands[key] = transition
-        self._state = None
-        self._add(transition)
 
     def waited(self, targets: Sequence[Marker]) -> None:
-        enabling = []
+        if self.off:
+            return
+        self.settle_host()
+        self._host = self._open_host()
+        self._host.wake = True
         for lane, ticket in targets:
             transition = self._commands.get((lane.index, ticket))
             if transition is not None:
-                enabling.append(transition)
-        self.settle_host()
-        self._host = self._open_host(None, enabling)
+                self._host.enabling.append(transition)
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
-    def _open_host(self, state: int | None, enabling: list[Transition]) -> Transition:
-        transition = self._next(HOST, state, "host")
-        transition.index = -1
-        transition.footprint = Footprint(arbitrary=True, visible=True)
+    def _footprint(self, command: Command) -> Footprint:
+        touched = command.accesses()
+        places = self.places
+        visible = False
+        for access in touched:
+            if places.visible(access):
+                visible = True
+                break
+        accesses = [places.name(access) for access in touched]
+        if self._one_thread and command.on_host_thread:
+            accesses.append(Access(HOST_THREAD, 0, 1, False))
+        # a kernel that declares nothing does something all the same
+        unknown = command.external or (command.kind == "kernel" and not touched)
+        return Footprint(accesses, visible=visible or unknown, arbitrary=unknown, asks_all=command in self._inquisitive)
+
+    def _enablers(self, command: Command) -> list[Transition]:
+        submitter = self._submitters.get((command.lane.index, command.ticket))
+        found = [] if submitter is None else [submitter]
+        for lane, ticket in command.deps:
+            transition = self._commands.get((lane.index, ticket))
+            if transition is not None:
+                found.append(transition)
+        return found
+
+    def _step(self, command: Command, footprint: Footprint, enabling: list[Transition]) -> Transition:
+        transition = self._next(command.lane.index, self._state, footprint)
+        transition.conditional = command.conditional or (self._one_thread and command.on_host_thread)
         transition.enabling = enabling
+        self._state = None
+        self._add(transition)
         return transition
 
-    def _next(self, process: int, state: int | None, what: str) -> Transition:
-        last = self._last.get(process)
-        return Transition(len(self.transitions), process, last.number + 1 if last else 1, state, what)
+    def _open_host(self) -> Transition:
+        # between the points around a call that waits or asks, no code of the program runs
+        mine = not self._library
+        return self._next(HOST, None, Footprint(arbitrary=mine, visible=mine))
 
-    def _add(self, transition: Transition) -> None:
-        transition.index = len(self.transitions)
+    def _next(self, process: int, state: int | None, footprint: Footprint) -> Transition:
+        last = self._last.get(process)
+        return Transition(process, last.number + 1 if last else 1, state, footprint)
+
+    def _clocks(self, transition: Transition) -> None:
         before: dict[int, int] = {}
         last = self._last.get(transition.process)
         if last is not None:
-            join(before, last.clock)
+            before.update(last.clock)
         for enabling in transition.enabling:
             if enabling.index < 0:
                 self._add(enabling)
-                transition.index = len(self.transitions)
             join(before, enabling.clock)
         transition.before = before
         clock = dict(before)
         clock[transition.process] = transition.number
-        footprint = transition.footprint
+        depends = transition.footprint.depends
         for earlier in reversed(self.transitions):
-            if clock.get(earlier.process, 0) < earlier.number and earlier.footprint.depends(footprint):
+            if clock.get(earlier.process, 0) < earlier.number and depends(earlier.footprint):
                 join(clock, earlier.clock)
         transition.clock = clock
+
+    def _add(self, transition: Transition) -> None:
+        self._clocks(transition)
+        transition.index = len(self.transitions)
         self._last[transition.process] = transition
         self.transitions.append(transition)
         if self._on_transition is not None:
             self._on_transition(transition)
 
 
-ASKING = frozenset({"hipStreamQuery", "hipEventQuery", "hipEventElapsedTime"})
-"""Calls whose answer depends on how far lanes are, without waiting for them."""
+_TAKEN = (Access(HOST_THREAD, 0, 1, True),)

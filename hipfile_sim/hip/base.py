@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from hipfile_sim.engine.base import Engine
-from hipfile_sim.engine.command import Command, Marker
+from hipfile_sim.engine.command import MEM, Access, Command, Marker
 from hipfile_sim.hip import hostmem
 from hipfile_sim.hip.call import CALLS, CallInfo, Ending
 from hipfile_sim.hip.codes import LEGACY_STREAM, PER_THREAD_STREAM, HipError
@@ -189,7 +189,7 @@ class RuntimeBase(Ending):
             if null is not None and null.lane.submitted and stream.seen.get(0) != null.lane.submitted:
                 stream.seen[0] = null.lane.submitted
                 deps = (*deps, (null.lane, null.lane.submitted))
-        if engine.observers:
+        if engine.observers and command.site is None:
             command.site = call_site(2)
         engine.submit(lane, command, deps)
         return HipError.hipSuccess
@@ -222,7 +222,15 @@ class RuntimeBase(Ending):
         for observer in self.engine.observers:
             observer.allocated(block)
 
+    def asks(self, targets: Sequence[Marker]) -> None:
+        """An explorer wants to know whose progress the answer of a call depends on."""
+        tracker = self.engine.tracker
+        if tracker is not None:
+            tracker.asked(targets)
+
     def _freed(self, block: Block) -> None:
+        if self.engine.tracker is not None:
+            self.engine.tracker.touched(Access(MEM, block.base, block.size, True))
         for observer in self.engine.observers:
             observer.freed(block)
 

@@ -108,7 +108,7 @@ def hip_call(
                 with engine.lock:
                     engine.clock.advance(engine.costs.host_call)
                     if observes:
-                        engine.host_point(name)
+                        engine.host_point(name, before=True)
                     result = function(self, *args, **kwargs)
                     code = result[0] if outputs else result
             except EngineError as error:
@@ -116,8 +116,7 @@ def hip_call(
                 raise
             if record is not None or code is not _SUCCESS:
                 self._end(record, result, HipError(code), sets_error)
-            if not observes:
-                engine.host_point(name)
+            engine.host_point(name)
             return result
 
         return call  # type: ignore[return-value]

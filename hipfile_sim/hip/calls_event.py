@@ -81,6 +81,8 @@ class EventCalls(RuntimeBase):
         found = self.events.get(event)
         if found is None:
             return _BAD_HANDLE
+        if found.marker is not None:
+            self.asks([found.marker])
         if not found.done:
             return HipError.hipErrorNotReady
         self._learnt_event(found.marker, event, "hipEventQuery")
@@ -117,6 +119,7 @@ class EventCalls(RuntimeBase):
             return _BAD_HANDLE, 0.0
         if first.record is None or second.record is None:
             return _BAD_HANDLE, 0.0
+        self.asks([event.marker for event in (first, second) if event.marker is not None])
         if not first.done or not second.done:
             return HipError.hipErrorNotReady, 0.0
         return _OK, (second.record.finish_time - first.record.finish_time) / 1e6

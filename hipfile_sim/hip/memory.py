@@ -123,6 +123,7 @@ class Memory:
         index = bisect_right(self._bases, block.base) - 1
         del self._bases[index]
         block.freed = True
+        self.internal.discard(block.base)
         if block.kind == REGISTERED:
             return
         self._charge(block, -block.size)

@@ -31,6 +31,7 @@ from hipfile_sim.driver.operations import (
 )
 from hipfile_sim.driver.streams import Bounce
 from hipfile_sim.hip.codes import HipError
+from hipfile_sim.observe.observer import call_site
 
 
 def per_operation(op: AsyncOp) -> HipFileStatus:
@@ -43,6 +44,7 @@ def per_operation(op: AsyncOp) -> HipFileStatus:
     code, pointer = driver.runtime.hipHostMalloc(size, 0)
     if code != HipError.hipSuccess:  # [submit.alloc-bounce]
         return _abandon(op, code)
+    driver.memory.internal.add(pointer)
     op.pinned = (pointer,)
     op.bounce = Bounce(driver, pointer, size)
     copy, kernel = CpuCopyAll(op), MemcpyKernel(op)
@@ -100,11 +102,14 @@ def enqueue(op: AsyncOp, commands: Sequence[OpCommand]) -> HipFileStatus:
             return hip_status(runtime.hipStreamGetDevice(stream.handle)[0] or HipError.hipErrorInvalidHandle)
         error = HipError.hipSuccess
         put = driver.launch if runtime.interpose_hook is not None or driver.engine.in_host_function else runtime.enqueue
+        site = call_site(2) if driver.engine.observers else None  # once for all of them
         for command in commands:
+            command.site = site
             error = put(hip_stream, command)
             if error is not HipError.hipSuccess:
                 break
         cleanup = Cleanup(op)
+        cleanup.site = site
         last = put(hip_stream, cleanup)
         if last:  # nothing is left that would ever publish; the real library only logs it
             if hasattr(commands[0], "ticket"):

@@ -26,8 +26,8 @@ STRATEGIES: dict[str, Callable[[int, int, Shard], Strategy]] = {
     "pct": lambda bound, seed, shard: Pct(depth=max(1, bound), seed=seed, shard=shard),
     "random": lambda bound, seed, shard: RandomWalk(seed=seed, shard=shard),
 }
-"""Name to maker. ``dpor``: exhaustive with partial-order reduction; ``all``: exhaustive without; ``bounded``: at most `bound`
-preemptions; ``pct``: priorities with `bound` ordering constraints; ``random``: seeds."""
+"""Name to maker. ``dpor``: exhaustive with partial-order reduction; ``all``: exhaustive without; ``bounded``: at most
+`bound` preemptions; ``pct``: priorities with `bound` ordering constraints; ``random``: seeds."""
 
 
 def make_strategy(strategy: str | Strategy, *, bound: int = 3, seed: int = 0, shard: Shard = None) -> Strategy:
@@ -40,7 +40,7 @@ def make_strategy(strategy: str | Strategy, *, bound: int = 3, seed: int = 0, sh
     """
     if isinstance(strategy, Strategy):
         return strategy
-    if shard is not None and not (len(shard) == 2 and 0 <= shard[0] < shard[1]):
+    if shard is not None and not 0 <= shard[0] < shard[1]:
         raise ValueError(f"shard is {shard!r}; it is (i, n) with 0 <= i < n")
     if strategy.startswith("hs1-"):
         return Replay(strategy)

@@ -1,24 +1,29 @@
 """Exhaustive search with partial-order reduction: source sets and sleep sets over the commands' declared accesses.
 
-Two runs that differ only in the order of independent transitions give the same result, so one of them is enough. While a
-run goes on, every race in it (two dependent transitions that nothing orders) asks for a run in which they come the other
-way round, at the choice where that was still possible. Sleep sets cut off runs that would only repeat a known one.
+Two runs that differ only in the order of independent transitions give the same result, so one of them is enough. While
+a run goes on, every race in it (two dependent transitions that nothing orders) asks for a run in which they come the
+other way round, at the choice where that was still possible. Sleep sets cut off runs that would only repeat a known one.
 The method is source-DPOR of Abdulla, Aronis, Jonsson and Sagonas (POPL 2014).
+
+Two things go beyond it. A wait on a value in memory can become impossible again, so what comes before it is not hidden by
+what made it possible last, and one that never ran still races with what made it impossible. And a program that fails
+leaves work behind: that work is run after its end, only to see what it races with.
 """
 
 from __future__ import annotations
 
 import zlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hipfile_sim.engine.errors import EngineError
 from hipfile_sim.engine.schedules import Point, Schedule
-from hipfile_sim.explore.strategies.base import Pruned, Strategy
-from hipfile_sim.explore.trace import Footprint, RunTrace, Transition, join
+from hipfile_sim.explore.footprint import UNKNOWN, Footprint
+from hipfile_sim.explore.orders import count_orders
+from hipfile_sim.explore.strategies.base import NondeterminismError, Pruned, Strategy
+from hipfile_sim.explore.trace import RunTrace, Transition, join
 
-
-class NondeterminismError(EngineError):
-    """The same choices led to different options: the program depends on something that the machine does not control."""
+if TYPE_CHECKING:
+    from hipfile_sim.explore.run import Run
+    from hipfile_sim.machine import Machine
 
 
 class State:
@@ -32,11 +37,27 @@ class State:
         self.sleep = sleep
         self.backtrack = {chosen}
         self.done: dict[int, Footprint] = {}
-        self.footprint = Footprint(arbitrary=True, visible=True, asks=True)
+        self.footprint = UNKNOWN
 
     def remaining(self) -> list[int]:
         """What must still be tried."""
         return sorted(self.backtrack - self.done.keys() - self.sleep.keys())
+
+    def save(self) -> list[Any]:
+        """As JSON types."""
+        named = [
+            [[process, footprint.save()] for process, footprint in kept.items()] for kept in (self.done, self.sleep)
+        ]
+        return [list(self.enabled), self.chosen, sorted(self.backtrack), *named]
+
+    @classmethod
+    def load(cls, saved: list[Any]) -> State:
+        """From `save`."""
+        enabled, chosen, backtrack, done, sleep = saved
+        state = cls(tuple(enabled), chosen, {process: Footprint.load(kept) for process, kept in sleep})
+        state.backtrack = set(backtrack)
+        state.done = {process: Footprint.load(kept) for process, kept in done}
+        return state
 
 
 class _Schedule(Schedule):
@@ -72,69 +93,100 @@ class Dpor(Strategy):
         self.reduce = reduce
         self.shard = shard
         self.states: list[State] = []
-        self.pruned = 0
         self._shared_depth = 0
-        if shard is not None:
+        if shard is not None and shard[1] > 1:
             while 2**self._shared_depth < 4 * shard[1]:
                 self._shared_depth += 1
         self._depth = 0
         self._sleep: dict[int, Footprint] = {}
-        self._over = False
+        self._broken: NondeterminismError | None = None
         self.trace = RunTrace()
 
     # -- Strategy ----------------------------------------------------------------------------------------------------
 
     def next(self) -> Schedule | None:
-        if self._over:
+        if self.exhausted:
             return None
         self._depth = 0
         self._sleep = {}
         self.trace = RunTrace(self._ran)
         return _Schedule(self)
 
-    def attach(self, machine: Any) -> None:
-        self.trace.places.memory = machine.memory
+    def attach(self, machine: Machine) -> None:
+        self.trace.attach(machine)
 
-    def ended(self, run: object) -> None:
+    def wind_up(self, machine: Machine, failed: bool) -> None:
+        trace = self.trace
+        if trace.off:
+            return
+        trace.settle_host()
+        if self.orders is None and not failed:
+            self.orders = count_orders(trace.transitions) or 0
+        if not self.reduce:
+            return
+        engine: Any = machine.engine
+        engine.run_out()
+        for lane in engine.lanes.values():
+            if lane.queue:
+                self._races(trace.blocked(lane.queue[0]))
+
+    def ended(self, run: Run) -> None:
+        if self._broken is not None:
+            raise self._broken
         if self._depth < len(self.states):
             raise NondeterminismError(
-                f"the program ended after {self._depth} choices where it made at least {len(self.states)} before; "
-                "it depends on a clock, on randomness or on state that outlives a run"
+                f"the program ended after {self._depth} choices where it made at least {len(self.states)} before"
             )
+        if self.trace.off or (self._depth < self._shared_depth and not self._ours()):
+            run.pruned = True
         while self.states:
             state = self.states[-1]
             state.done[state.chosen] = state.footprint
+            state.footprint = UNKNOWN
             left = state.remaining()
             if left:
                 state.chosen = left[0]
                 return
             self.states.pop()
-        self._over = True
         self.exhausted = True
 
     def save(self) -> dict[str, Any]:
         return {
-            "over": self._over,
-            "states": [
-                [list(state.enabled), state.chosen, sorted(state.backtrack), sorted(state.done)]
-                for state in self.states
-            ],
+            "reduce": self.reduce,
+            "shard": self.shard,
+            "over": self.exhausted,
+            "orders": self.orders,
+            "states": [state.save() for state in self.states],
         }
 
     def load(self, saved: dict[str, Any]) -> None:
-        # addresses differ from process to process, so what slept wakes up: more runs, never fewer results
-        self._over = self.exhausted = saved["over"]
-        for enabled, chosen, backtrack, done in saved["states"]:
-            state = State(tuple(enabled), chosen, {})
-            state.backtrack = set(backtrack)
-            state.done = {process: Footprint(arbitrary=True, visible=True, asks=True) for process in done}
-            self.states.append(state)
+        shard = None if saved["shard"] is None else tuple(saved["shard"])
+        if saved["reduce"] != self.reduce or shard != self.shard:
+            raise ValueError(
+                f"it is of {'a search' if shard is None else f'shard {shard[0]}/{shard[1]}'}, not of this one"
+            )
+        self.exhausted = saved["over"]
+        self.orders = saved["orders"]
+        self.states = [State.load(state) for state in saved["states"]]
+
+    def coverage(self, runs: int) -> str:
+        orders = f"{self.orders:,} orders" if self.orders else "orders, too many to count"
+        part = "" if self.shard is None else f"shard {self.shard[0]}/{self.shard[1]} of "
+        if self.exhausted:
+            return (
+                f"{part}all {orders}, {runs:,} after reduction" if self.reduce else f"{part}all {orders}, {runs:,} run"
+            )
+        if self.orders is None:
+            return f"{runs:,} of an unknown number of schedules"
+        return f"{runs:,} schedules of {part}{orders}, the rest not covered"
 
     # -- one run -----------------------------------------------------------------------------------------------------
 
     def choose(self, point: Point) -> int:
         """The index of the option that this run takes."""
         trace = self.trace
+        if trace.off:
+            return 0
         trace.at(point)
         processes = tuple(option.lane for option in point.options)
         if len(processes) == 1:
@@ -146,20 +198,18 @@ class Dpor(Strategy):
         if depth < len(self.states):
             state = self.states[depth]
             if state.enabled != processes:
-                raise NondeterminismError(
-                    f"choice {depth} at {point.what} offered {state.enabled} before and {processes} now; "
-                    "the program depends on a clock, on randomness or on state that outlives a run"
+                self._broken = NondeterminismError(
+                    f"choice {depth} at {point.what} offered {_names(state.enabled)} before and {_names(processes)} now"
                 )
+                trace.off = True
+                raise self._broken
         else:
             state = self._new_state(processes)
         self._depth = depth + 1
         if self._depth == self._shared_depth and not self._ours():
-            state.footprint = Footprint(arbitrary=True, visible=True, asks=True)
             self._prune()
-        sleep = dict(state.sleep)
-        sleep.update(state.done)
-        sleep.pop(state.chosen, None)
-        self._sleep = sleep if self.reduce else {}
+        self._sleep = state.sleep | state.done if self.reduce else {}
+        self._sleep.pop(state.chosen, None)
         trace.chose(state.chosen, depth)
         return processes.index(state.chosen)
 
@@ -174,37 +224,46 @@ class Dpor(Strategy):
         return state
 
     def _ours(self) -> bool:
-        assert self.shard is not None
+        """Whether the beginning of this run belongs to this shard."""
+        if self.shard is None:
+            return True
         path = ",".join(str(state.chosen) for state in self.states[: self._shared_depth])
         return zlib.crc32(path.encode()) % self.shard[1] == self.shard[0]
 
     def _prune(self) -> None:
-        self.pruned += 1
+        self.trace.off = True
         raise Pruned
 
     def _ran(self, transition: Transition) -> None:
         """A transition of the run is complete: who sleeps on, and what does it race with?"""
-        footprint = transition.footprint
         if transition.state is not None:
-            self.states[transition.state].footprint = footprint
+            self.states[transition.state].footprint = transition.footprint
         if not self.reduce:
             return
-        self._sleep = {
-            process: sleeping
-            for process, sleeping in self._sleep.items()
-            if process != transition.process and not sleeping.depends(footprint)
-        }
-        transitions = self.trace.transitions
+        if self._sleep:
+            depends = transition.footprint.depends
+            self._sleep = {
+                process: sleeping
+                for process, sleeping in self._sleep.items()
+                if process != transition.process and not depends(sleeping)
+            }
+        self._races(transition)
+
+    def _races(self, transition: Transition) -> None:
+        """Ask for the reversal of every race between `transition` and something before it."""
+        depends = transition.footprint.depends
         reached = dict(transition.before)
-        for earlier in reversed(transitions[: transition.index]):
+        transitions = self.trace.transitions
+        for index in range(transition.index - 1, -1, -1):
+            earlier = transitions[index]
             if reached.get(earlier.process, 0) >= earlier.number or earlier.process == transition.process:
                 continue
-            if earlier.footprint.depends(footprint):
-                if earlier.state is not None:
-                    self._reverse(earlier, transition)
-                join(reached, earlier.clock)
+            if depends(earlier.footprint):
+                reversible = earlier.state is not None and self._reverse(earlier, transition)
+                if reversible and not transition.conditional:  # else it may have been possible before, too
+                    join(reached, earlier.clock)
 
-    def _reverse(self, earlier: Transition, later: Transition) -> None:
+    def _reverse(self, earlier: Transition, later: Transition) -> bool:
         """Ask for a run in which `later` comes before `earlier`, at the choice that picked `earlier`."""
         assert earlier.state is not None
         state = self.states[earlier.state]
@@ -212,13 +271,19 @@ class Dpor(Strategy):
         moved.append(later)
         initials: list[int] = []
         for position, transition in enumerate(moved):
-            if transition.process in initials:
-                continue
             clock = transition.clock
-            if not any(clock.get(other.process, 0) >= other.number for other in moved[:position]):
+            if transition.process not in initials and not any(
+                clock.get(other.process, 0) >= other.number for other in moved[:position]
+            ):
                 initials.append(transition.process)
         candidates = [process for process in initials if process in state.enabled]
         if not candidates:
             state.backtrack.update(state.enabled)
-        elif not any(process in state.backtrack for process in candidates):
+            return False
+        if not any(process in state.backtrack for process in candidates):
             state.backtrack.add(candidates[0])
+        return True
+
+
+def _names(processes: tuple[int, ...]) -> str:
+    return ", ".join("the host" if process < 0 else f"lane {process}" for process in processes)

@@ -48,8 +48,8 @@ class RandomWalk(Strategy):
 class Priorities(Schedule):
     """Probabilistic concurrency testing: the process with the highest priority moves; a few times a priority drops.
 
-    Burckhardt, Kothari, Musuvathi and Nagarakatte (ASPLOS 2010) show that a bug that needs `depth` ordering constraints is
-    hit with a probability of at least 1/(n k^(depth-1)), for n processes and k steps.
+    Burckhardt, Kothari, Musuvathi and Nagarakatte (ASPLOS 2010) show that a bug that needs `depth` ordering constraints
+    is hit with a probability of at least 1/(n k^(depth-1)), for n processes and k steps.
 
     Parameters
     ----------
