@@ -14,6 +14,7 @@ import pytest
 
 import hipfile_mock
 from hipfile_mock.faces.slots import quarantined
+from hipfile_sim.hip.settings import HipSettings
 from hipfile_sim.observe.observer import Note, Observer, Release
 
 SIZE = 1 << 16
@@ -391,6 +392,38 @@ def test_leftovers_of_an_ended_machine_do_not_touch_the_next(path: Path) -> None
         os.fstat(fd)
 
 
+def test_leftovers_of_an_outer_machine_do_not_touch_the_inner_one(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with hipfile_mock.fake(strict=None) as outer:
+        old = Rig(outer, path)
+        fd = old.file._fd
+        with hipfile_mock.fake() as inner:
+            seen: list[str] = []
+
+            class Calls(Observer):
+                def call(self, call: Any) -> None:
+                    seen.append(call.name)
+
+            inner.machine.add_observer(Calls())
+            del old
+            gc.collect()
+            assert seen == []
+        with pytest.raises(OSError, match=os.strerror(errno.EBADF)):
+            os.fstat(fd)
+    assert capsys.readouterr().err == ""
+
+
+def test_closing_by_hand_after_the_end_closes_the_descriptor_and_no_more(path: Path) -> None:
+    with hipfile_mock.fake(strict=False) as session:
+        rig = Rig(session, path)
+    fd = rig.file._fd
+    rig.close()
+    assert rig.file.handle is None
+    with pytest.raises(OSError, match=os.strerror(errno.EBADF)):
+        os.fstat(fd)
+
+
 def test_without_a_machine_it_says_what_to_do(path: Path) -> None:
     with hipfile_mock.fake():
         import hipfile
@@ -409,3 +442,35 @@ def test_a_machine_without_devices(path: Path) -> None:
         with hipfile.FileHandle(path, os.O_RDONLY) as file, pytest.raises(hipfile.HipFileException):
             file.read_async(hipfile.Buffer(0x1000, 16, 0), 16, 0, 0, 0)
         assert session.hip.hipGetDeviceCount()[0] == 100
+
+
+@pytest.mark.parametrize("engine", ["steps", "threads"])
+def test_many_threads_at_once(path: Path, engine: str) -> None:
+    """Real host threads, each with a stream; strict, so that every finding fails the test."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    def work(number: int) -> int:
+        import hipfile
+        from hipfile.hipMalloc import hipFree, hipMalloc
+
+        hip = session.hip
+        pointer = hipMalloc(4096)
+        _, stream = hip.hipStreamCreate()
+        moved = 0
+        with (
+            hipfile.FileHandle(path, os.O_RDONLY) as file,
+            hipfile.Buffer(pointer.value, 4096, 0) as memory,
+            hipfile.Stream(stream),
+        ):
+            for index in range(20):
+                io = file.read_async(memory, 100 + index, 256 * number, 0, stream)
+                assert hip.hipStreamSynchronize(stream) == 0
+                moved += io.bytes_done
+                assert file.read(memory, 16, 0, 200) == 16
+        hipFree(pointer)
+        hip.hipStreamDestroy(stream)
+        return moved
+
+    settings = HipSettings(pinned_memory=1 << 30)
+    with hipfile_mock.fake(engine=engine, settings=settings) as session, ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(work, range(8))) == [sum(range(100, 120))] * 8
