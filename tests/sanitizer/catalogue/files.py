@@ -6,7 +6,6 @@ import os
 
 from catalogue.registry import right, wrong
 from catalogue.world import World
-from hipfile_sim.driver.codes import FileDescr
 
 
 @wrong(
@@ -14,7 +13,7 @@ from hipfile_sim.driver.codes import FileDescr
     twin="descriptor_closed_after_deregister",
     cases="C16",
     schedules="lazy",
-    faces="model torch c",
+    faces="model python torch c",
 )
 def descriptor_closed_in_flight(w: World) -> None:
     file, buffer, stream = w.file(flags=os.O_RDWR | os.O_DIRECT), w.buffer(), w.stream()
@@ -24,7 +23,7 @@ def descriptor_closed_in_flight(w: World) -> None:
     assert io.bytes_done == 4096, "registered with O_DIRECT: the library reads through its own descriptor"
 
 
-@right("descriptor_closed_in_flight", cases="C16", faces="model torch c")
+@right("descriptor_closed_in_flight", cases="C16", faces="model python torch c")
 def descriptor_closed_after_deregister(w: World) -> None:
     file, buffer, stream = w.file(), w.buffer(), w.stream()
     w.read(file, buffer, w.slots(), stream)
@@ -38,7 +37,7 @@ def descriptor_closed_after_deregister(w: World) -> None:
     twin="descriptor_closed_after_deregister",
     cases="C16",
     schedules="lazy",
-    faces="model torch c",
+    faces="model python torch c",
 )
 def descriptor_recycled_in_flight(w: World) -> None:
     file, buffer, stream = w.file(), w.buffer(), w.stream()
@@ -52,7 +51,7 @@ def descriptor_recycled_in_flight(w: World) -> None:
         w._fds[file] = other
 
 
-@wrong("deregister.in-flight", twin="handle_deregistered_after_sync", faces="model torch c")
+@wrong("deregister.in-flight", twin="handle_deregistered_after_sync", faces="model python torch c")
 def handle_deregistered_in_flight(w: World) -> None:
     file, buffer, stream = w.file(), w.buffer(), w.stream()
     w.read(file, buffer, w.slots(), stream)
@@ -60,7 +59,7 @@ def handle_deregistered_in_flight(w: World) -> None:
     w.sync(stream)
 
 
-@right("handle_deregistered_in_flight", faces="model torch c")
+@right("handle_deregistered_in_flight", faces="model python torch c")
 def handle_deregistered_after_sync(w: World) -> None:
     file, buffer, stream = w.file(), w.buffer(), w.stream()
     w.read(file, buffer, w.slots(), stream)
@@ -69,7 +68,7 @@ def handle_deregistered_after_sync(w: World) -> None:
     w.ok(w.hipfile.hipFileBufDeregister(buffer))
 
 
-@wrong("deregister.in-flight", twin="handle_deregistered_after_sync", faces="model torch c")
+@wrong("deregister.in-flight", twin="handle_deregistered_after_sync", faces="model python torch c")
 def buffer_deregistered_in_flight(w: World) -> None:
     file, buffer, stream, event, other = w.file(), w.buffer(), w.stream(), w.event(), w.stream(register=False)
     w.read(file, buffer, w.slots(), stream)
@@ -79,7 +78,7 @@ def buffer_deregistered_in_flight(w: World) -> None:
     w.sync(stream)
 
 
-@wrong("data.unsynced-write", twin="write_synced", faces="model torch c")
+@wrong("data.unsynced-write", twin="write_synced", faces="model python torch c")
 def write_never_synced(w: World) -> None:
     w.fsync_at_end = False
     file, buffer, stream = w.file(), w.buffer(), w.stream()
@@ -87,7 +86,7 @@ def write_never_synced(w: World) -> None:
     w.sync(stream)
 
 
-@right("write_never_synced", faces="model torch c")
+@right("write_never_synced", faces="model python torch c")
 def write_synced(w: World) -> None:
     w.fsync_at_end = False
     file, buffer, stream = w.file(), w.buffer(), w.stream()
@@ -96,7 +95,7 @@ def write_synced(w: World) -> None:
     w.fsync(file)
 
 
-@right("write_never_synced", faces="model torch c")
+@right("write_never_synced", faces="model python torch c")
 def write_to_a_synchronous_descriptor(w: World) -> None:
     w.fsync_at_end = False
     file, buffer, stream = w.file(flags=os.O_RDWR | os.O_DSYNC), w.buffer(), w.stream()
@@ -104,20 +103,17 @@ def write_to_a_synchronous_descriptor(w: World) -> None:
     w.sync(stream)
 
 
-@right("write_never_synced", faces="model torch c")
+@right("write_never_synced", faces="model python torch c")
 def synchronous_write_syncs(w: World) -> None:
     w.fsync_at_end = False
     file, buffer = w.file(), w.buffer()
     assert w.hipfile.hipFileWrite(file, buffer, 4096, 0, 0).count == 4096
 
 
-@wrong("data.error-detail-lost", twin="write_synced", cases="C07 C14", faces="model torch c")
+@wrong("data.error-detail-lost", twin="write_synced", cases="C07 C14", faces="model python torch c")
 def full_disk_looks_like_any_error(w: World) -> None:
     w.fsync_at_end = False
-    buffer, stream = w.buffer(), w.stream()
-    fd = os.open("/dev/full", os.O_RDWR)
-    file = w.ok(w.hipfile.hipFileHandleRegister(FileDescr(1, fd)))
-    w._fds[file] = fd
+    file, buffer, stream = w.file_at("/dev/full", os.O_RDWR), w.buffer(), w.stream()
     io = w.write(file, buffer, w.slots(), stream)
     w.sync(stream)
     assert io.bytes_done == -1

@@ -130,7 +130,7 @@ def queue_drained_in_time(w: World) -> None:
     w.sync(stream)
 
 
-@wrong("event.wait-unrecorded", twin="event_recorded_first", faces="model torch c")
+@wrong("event.wait-unrecorded", twin="event_recorded_first", faces="model python torch c")
 def wait_for_an_event_never_recorded(w: World) -> None:
     stream, event = w.stream(register=False), w.event()
     w.wait(stream, event)
@@ -138,7 +138,7 @@ def wait_for_an_event_never_recorded(w: World) -> None:
     w.sync(stream)
 
 
-@right("wait_for_an_event_never_recorded", faces="model torch c")
+@right("wait_for_an_event_never_recorded", faces="model python torch c")
 def event_recorded_first(w: World) -> None:
     one, two, event = w.stream(register=False), w.stream(register=False), w.event()
     w.record(event, one)
@@ -146,12 +146,12 @@ def event_recorded_first(w: World) -> None:
     w.sync(two)
 
 
-@wrong("event.query-unrecorded", twin="event_queried_after_record", cases="C26", faces="model torch c")
+@wrong("event.query-unrecorded", twin="event_queried_after_record", cases="C26", faces="model python c")
 def query_of_an_event_never_recorded(w: World) -> None:
     w.ok(w.hip.hipEventQuery(w.event()))
 
 
-@right("query_of_an_event_never_recorded", cases="C26", faces="model torch c")
+@right("query_of_an_event_never_recorded", cases="C26", faces="model python c")
 def event_queried_after_record(w: World) -> None:
     stream, event = w.stream(register=False), w.event()
     w.record(event, stream)
@@ -175,7 +175,7 @@ def another_device_is_current(w: World) -> None:
     w.sync(stream)
 
 
-@right("stream_of_another_device", cases="C30", faces="model torch c")
+@right("stream_of_another_device", cases="C30", faces="model python torch c")
 def stream_and_buffer_of_one_device(w: World) -> None:
     file, buffer, stream = w.file(), w.buffer(device=1), w.stream(device=1)
     w.ok(w.hip.hipSetDevice(1))
@@ -183,13 +183,13 @@ def stream_and_buffer_of_one_device(w: World) -> None:
     w.sync(stream)
 
 
-@wrong("device.pointer-as-host", twin="bytes_copied_to_the_host", cases="C39", faces="model torch")
+@wrong("device.pointer-as-host", twin="bytes_copied_to_the_host", cases="C39", faces="model python torch")
 def host_reads_device_memory(w: World) -> None:
     block = w.device()
     w.machine.host_access(block, 8, write=False, what="memcpy in a helper")
 
 
-@right("host_reads_device_memory", cases="C39", faces="model torch c")
+@right("host_reads_device_memory", cases="C39", faces="model python torch c")
 def bytes_copied_to_the_host(w: World) -> None:
     block, stage = w.device(), w.pinned()
     w.ok(w.hip.hipMemcpy(stage, block, 4096, D2H))

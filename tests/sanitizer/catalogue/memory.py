@@ -6,7 +6,7 @@ from catalogue.registry import right, wrong
 from catalogue.world import H2D, World
 
 
-@wrong("memory.freed-in-flight", twin="block_freed_after_wait", cases="C22", faces="model torch")
+@wrong("memory.freed-in-flight", twin="block_freed_after_wait", cases="C22", faces="model python torch")
 def block_freed_to_its_pool(w: World) -> None:
     """A caching allocator looks at the home stream only."""
     file, pool, home, side = w.file(), w.buffer(), w.stream(register=False), w.stream()
@@ -19,7 +19,7 @@ def block_freed_to_its_pool(w: World) -> None:
     w.sync_device()
 
 
-@right("block_freed_to_its_pool", cases="C22", faces="model torch")
+@right("block_freed_to_its_pool", cases="C22", faces="model python torch")
 def block_freed_after_wait(w: World) -> None:
     file, pool, home, side = w.file(), w.buffer(), w.stream(register=False), w.stream()
     w.kernel(home, writes=[(pool, 4096)], name="forward")
@@ -50,7 +50,7 @@ def host_registration_undone_after_sync(w: World) -> None:
     w.ok(w.hip.hipHostUnregister(stage))
 
 
-@right("block_freed_to_its_pool", faces="model torch c")
+@right("block_freed_to_its_pool", faces="model python torch c")
 def free_waits_for_the_device(w: World) -> None:
     """hipFree synchronises: what it frees is not in flight, and what the host reads behind it is complete."""
     block, other, stage, stream = w.device(), w.device(), w.pinned(), w.stream(register=False)
@@ -60,7 +60,7 @@ def free_waits_for_the_device(w: World) -> None:
     assert w.peek(stage, 2) == b"\1\1"
 
 
-@wrong("memory.reused-in-flight", twin="slab_reused_behind_event", faces="model torch c")
+@wrong("memory.reused-in-flight", twin="slab_reused_behind_event", faces="model python torch c")
 def slab_handed_out_again(w: World) -> None:
     """A block manager of the connector's own hands a slab to the next request."""
     file, slab, side, compute = w.file(), w.buffer(), w.stream(), w.stream(register=False)
@@ -70,7 +70,7 @@ def slab_handed_out_again(w: World) -> None:
     w.sync_device()
 
 
-@right("slab_handed_out_again", faces="model torch c")
+@right("slab_handed_out_again", faces="model python torch c")
 def slab_reused_behind_event(w: World) -> None:
     file, slab, side, compute = w.file(), w.buffer(), w.stream(), w.stream(register=False)
     w.write(file, slab, w.slots(), side)
@@ -98,7 +98,7 @@ def buffer_freed_after_store(w: World) -> None:
     w.ok(w.hip.hipFree(block))
 
 
-@wrong("memory.poison-to-file", twin="store_of_written_memory", faces="model torch c")
+@wrong("memory.poison-to-file", twin="store_of_written_memory", faces="model python c")
 def store_of_memory_never_written(w: World) -> None:
     file, block, stream = w.file(), w.buffer(fill=None), w.stream()
     w.kernel(stream, writes=[(block, 1024)], name="fills a quarter")
@@ -106,7 +106,7 @@ def store_of_memory_never_written(w: World) -> None:
     w.sync(stream)
 
 
-@right("store_of_memory_never_written", faces="model torch c")
+@right("store_of_memory_never_written", faces="model python torch c")
 def store_of_written_memory(w: World) -> None:
     file, block, stream = w.file(), w.buffer(fill=None), w.stream()
     w.kernel(stream, writes=[(block, 4096)], name="fills it all")
@@ -114,7 +114,7 @@ def store_of_written_memory(w: World) -> None:
     w.sync(stream)
 
 
-@wrong("memory.poison-to-file", twin="store_of_written_memory", faces="model torch c")
+@wrong("memory.poison-to-file", twin="store_of_written_memory", faces="model python c")
 def store_of_a_copy_of_nothing(w: World) -> None:
     file, block, copied, stream = w.file(), w.device(fill=None), w.buffer(), w.stream()
     w.copy(copied, block, stream, 3)

@@ -8,7 +8,7 @@ from catalogue.registry import right, wrong
 from catalogue.world import D2D, D2H, H2D, World
 
 
-@wrong("race.read-write", twin="store_after_kernel", cases="C17 C24", faces="model torch c")
+@wrong("race.read-write", twin="store_after_kernel", cases="C17 C24", faces="model python torch c")
 def store_beside_kernel(w: World) -> None:
     file, block, compute, side = w.file(), w.buffer(), w.stream(register=False), w.stream()
     w.kernel(compute, writes=[(block, 4096)], name="forward", slow=True)
@@ -16,7 +16,7 @@ def store_beside_kernel(w: World) -> None:
     w.sync_device()
 
 
-@right("store_beside_kernel", cases="C17", faces="model torch c")
+@right("store_beside_kernel", cases="C17", faces="model python torch c")
 def store_after_kernel(w: World) -> None:
     file, block, compute, side = w.file(), w.buffer(), w.stream(register=False), w.stream()
     w.kernel(compute, writes=[(block, 4096)], name="forward", slow=True)
@@ -25,7 +25,7 @@ def store_after_kernel(w: World) -> None:
     w.sync_device()
 
 
-@wrong("race.read-write", twin="load_after_kernel", cases="C18 C24", faces="model torch c")
+@wrong("race.read-write", twin="load_after_kernel", cases="C18 C24", faces="model python torch c")
 def load_beside_kernel(w: World) -> None:
     file, block, compute, side = w.file(), w.buffer(), w.stream(register=False), w.stream()
     w.kernel(compute, reads=[(block, 4096)], name="attention", slow=True)
@@ -33,7 +33,7 @@ def load_beside_kernel(w: World) -> None:
     w.sync_device()
 
 
-@right("load_beside_kernel", cases="C18", faces="model torch c")
+@right("load_beside_kernel", cases="C18", faces="model python torch c")
 def load_after_kernel(w: World) -> None:
     file, block, compute, side = w.file(), w.buffer(), w.stream(register=False), w.stream()
     w.kernel(compute, reads=[(block, 4096)], name="attention", slow=True)
@@ -55,12 +55,12 @@ def _ping_pong(w: World, *, copy_waits: bool, forward_waits: bool) -> None:
     w.sync_device()
 
 
-@wrong("race.read-write", twin="both_edges", cases="C19", faces="model torch c")
+@wrong("race.read-write", twin="both_edges", cases="C19", faces="model python torch c")
 def first_edge_missing(w: World) -> None:
     _ping_pong(w, copy_waits=False, forward_waits=True)
 
 
-@wrong("race.read-write", twin="both_edges", cases="C19", faces="model torch c")
+@wrong("race.read-write", twin="both_edges", cases="C19", faces="model python torch c")
 def second_edge_missing(w: World) -> None:
     block, stage, compute, side = w.device(), w.pinned(), w.stream(register=False), w.stream(register=False)
     w.kernel(compute, writes=[(block, 4096)], name="forward")
@@ -70,12 +70,12 @@ def second_edge_missing(w: World) -> None:
     w.sync_device()
 
 
-@right("first_edge_missing", cases="C19", faces="model torch c")
+@right("first_edge_missing", cases="C19", faces="model python torch c")
 def both_edges(w: World) -> None:
     _ping_pong(w, copy_waits=True, forward_waits=True)
 
 
-@wrong("race.write-write", twin="two_writers_ordered", faces="model torch c")
+@wrong("race.write-write", twin="two_writers_ordered", faces="model python torch c")
 def two_writers(w: World) -> None:
     block, one, two = w.device(), w.stream(register=False), w.stream(register=False)
     w.kernel(one, writes=[(block, 4096)], name="one")
@@ -83,7 +83,7 @@ def two_writers(w: World) -> None:
     w.sync_device()
 
 
-@right("two_writers", faces="model torch c")
+@right("two_writers", faces="model python torch c")
 def two_writers_ordered(w: World) -> None:
     block, one, two = w.device(), w.stream(register=False), w.stream(register=False)
     w.kernel(one, writes=[(block, 4096)], name="one")
@@ -92,7 +92,7 @@ def two_writers_ordered(w: World) -> None:
     w.sync_device()
 
 
-@right("two_writers", faces="model torch c")
+@right("two_writers", faces="model python torch c")
 def two_writers_apart(w: World) -> None:
     """Neighbouring bytes are no race."""
     block, one, two = w.device(), w.stream(register=False), w.stream(register=False)
@@ -101,7 +101,7 @@ def two_writers_apart(w: World) -> None:
     w.sync_device()
 
 
-@right("two_writers", faces="model torch c")
+@right("two_writers", faces="model python torch c")
 def many_readers(w: World) -> None:
     block, streams = w.device(), [w.stream(register=False) for _ in range(3)]
     for stream in streams:
@@ -109,7 +109,7 @@ def many_readers(w: World) -> None:
     w.sync_device()
 
 
-@right("store_beside_kernel", cases="C20", faces="model torch c")
+@right("store_beside_kernel", cases="C20", faces="model python torch c")
 def order_through_a_third_stream(w: World) -> None:
     file, block = w.file(), w.buffer()
     one, two, three = w.stream(register=False), w.stream(register=False), w.stream()
@@ -120,7 +120,7 @@ def order_through_a_third_stream(w: World) -> None:
     w.sync_device()
 
 
-@right("store_beside_kernel", cases="C20", faces="model torch c")
+@right("store_beside_kernel", cases="C20", faces="model python torch c")
 def order_through_the_host(w: World) -> None:
     file, block, one, two = w.file(), w.buffer(), w.stream(register=False), w.stream()
     w.kernel(one, writes=[(block, 4096)], name="forward", slow=True)
@@ -129,7 +129,7 @@ def order_through_the_host(w: World) -> None:
     w.sync(two)
 
 
-@right("store_beside_kernel", cases="C20", faces="model torch c")
+@right("store_beside_kernel", cases="C20", faces="model python torch c")
 def order_through_a_query(w: World) -> None:
     """A query that says "complete" is as good as a wait."""
     file, block, one, two = w.file(), w.buffer(), w.stream(register=False), w.stream()
@@ -141,7 +141,7 @@ def order_through_a_query(w: World) -> None:
     w.sync(two)
 
 
-@right("store_beside_kernel", cases="C27", faces="model torch c")
+@right("store_beside_kernel", cases="C27", faces="model python torch c")
 def wait_holds_the_first_record(w: World) -> None:
     block, one, two, event = w.device(), w.stream(register=False), w.stream(register=False), w.event()
     w.kernel(one, writes=[(block, 4096)], name="first")
@@ -153,7 +153,7 @@ def wait_holds_the_first_record(w: World) -> None:
     w.sync_device()
 
 
-@wrong("race.read-write", twin="wait_holds_the_first_record", cases="C27", faces="model torch c")
+@wrong("race.read-write", twin="wait_holds_the_first_record", cases="C27", faces="model python torch c")
 def wait_before_the_record_that_matters(w: World) -> None:
     block, one, two, event = w.device(), w.stream(register=False), w.stream(register=False), w.event()
     w.record(event, one)
@@ -164,7 +164,7 @@ def wait_before_the_record_that_matters(w: World) -> None:
     w.sync_device()
 
 
-@right("null_stream_does_not_order_non_blocking", cases="C28", faces="model torch c")
+@right("null_stream_does_not_order_non_blocking", cases="C28", faces="model python c")
 def null_stream_orders_blocking(w: World) -> None:
     block, one, two = w.device(), w.stream(register=False, blocking=True), w.stream(register=False, blocking=True)
     w.kernel(one, writes=[(block, 4096)], name="one")
@@ -173,7 +173,7 @@ def null_stream_orders_blocking(w: World) -> None:
     w.sync_device()
 
 
-@wrong("race.write-write", twin="null_stream_orders_blocking", cases="C28", faces="model torch c")
+@wrong("race.write-write", twin="null_stream_orders_blocking", cases="C28", faces="model python c")
 def null_stream_does_not_order_non_blocking(w: World) -> None:
     block, one, two = w.device(), w.stream(register=False), w.stream(register=False)
     w.kernel(one, writes=[(block, 4096)], name="one")
@@ -182,7 +182,7 @@ def null_stream_does_not_order_non_blocking(w: World) -> None:
     w.sync_device()
 
 
-@wrong("race.host-read", twin="download_then_sync", cases="C21", faces="model torch c")
+@wrong("race.host-read", twin="download_then_sync", cases="C21", faces="model python torch c")
 def download_read_too_early(w: World) -> None:
     block, stage, stream = w.device(), w.pinned(), w.stream(register=False)
     w.copy(stage, block, stream, D2H)
@@ -190,7 +190,7 @@ def download_read_too_early(w: World) -> None:
     w.sync(stream)
 
 
-@right("download_read_too_early", cases="C21", faces="model torch c")
+@right("download_read_too_early", cases="C21", faces="model python torch c")
 def download_then_sync(w: World) -> None:
     block, stage, stream = w.device(), w.pinned(), w.stream(register=False)
     w.copy(stage, block, stream, D2H)
@@ -198,7 +198,7 @@ def download_then_sync(w: World) -> None:
     assert w.peek(stage, 2) == b"\1\1"
 
 
-@wrong("race.host-write", twin="upload_then_sync", cases="C23", faces="model torch c")
+@wrong("race.host-write", twin="upload_then_sync", cases="C23", faces="model python torch c")
 def upload_changed_too_early(w: World) -> None:
     block, stage, stream = w.device(), w.pinned(), w.stream(register=False)
     w.poke(stage, b"a" * 4096)
@@ -207,7 +207,7 @@ def upload_changed_too_early(w: World) -> None:
     w.sync(stream)
 
 
-@right("upload_changed_too_early", cases="C23", faces="model torch c")
+@right("upload_changed_too_early", cases="C23", faces="model python torch c")
 def upload_then_sync(w: World) -> None:
     block, stage, stream = w.device(), w.pinned(), w.stream(register=False)
     w.poke(stage, b"a" * 4096)
@@ -216,31 +216,31 @@ def upload_then_sync(w: World) -> None:
     w.poke(stage, b"b" * 4096)
 
 
-@right("download_read_too_early", faces="model torch c")
+@right("download_read_too_early", faces="model python torch c")
 def plain_copy_blocks(w: World) -> None:
     block, stage = w.device(), w.pinned()
     w.ok(w.hip.hipMemcpy(stage, block, 4096, D2H))
     assert w.peek(stage, 2) == b"\1\1"
 
 
-@wrong("race.file", twin="file_written_then_read", faces="model torch c")
+@wrong("race.file", twin="file_written_then_read", faces="model python torch c")
 def file_written_and_read(w: World) -> None:
-    file, one, two = w.file(), w.stream(), w.stream()
-    w.write(file, w.buffer(), w.slots(4096, 0), one)
-    w.read(file, w.buffer(), w.slots(4096, 1024), two)
+    file, source, target, one, two = w.file(), w.buffer(), w.buffer(), w.stream(), w.stream()
+    w.write(file, source, w.slots(4096, 0), one)
+    w.read(file, target, w.slots(4096, 1024), two)
     w.sync_device()
 
 
-@right("file_written_and_read", faces="model torch c")
+@right("file_written_and_read", faces="model python torch c")
 def file_written_then_read(w: World) -> None:
-    file, one, two = w.file(), w.stream(), w.stream()
-    w.write(file, w.buffer(), w.slots(4096, 0), one)
+    file, source, target, one, two = w.file(), w.buffer(), w.buffer(), w.stream(), w.stream()
+    w.write(file, source, w.slots(4096, 0), one)
     w.wait_stream(two, one)
-    w.read(file, w.buffer(), w.slots(4096, 1024), two)
+    w.read(file, target, w.slots(4096, 1024), two)
     w.sync_device()
 
 
-@right("file_written_and_read", faces="model torch c")
+@right("file_written_and_read", faces="model python torch c")
 def file_slabs_apart(w: World) -> None:
     file, one, two = w.file(), w.stream(), w.stream()
     w.write(file, w.buffer(), w.slots(4096, 0), one)
@@ -248,25 +248,25 @@ def file_slabs_apart(w: World) -> None:
     w.sync_device()
 
 
-@wrong("race.file", twin="file_written_by_two_streams_ordered", faces="model torch c")
+@wrong("race.file", twin="file_written_by_two_streams_ordered", faces="model python torch c")
 def file_written_by_two_streams(w: World) -> None:
     """Two handles, one file."""
-    one, two = w.file(), w.file()
-    w.write(one, w.buffer(), w.slots(), w.stream())
-    w.write(two, w.buffer(), w.slots(), w.stream())
+    one, two, block, first, second = w.file(), w.file(), w.buffer(), w.stream(), w.stream()
+    w.write(one, block, w.slots(), first)
+    w.write(two, block, w.slots(), second)
     w.sync_device()
 
 
-@right("file_written_by_two_streams", faces="model torch c")
+@right("file_written_by_two_streams", faces="model python torch c")
 def file_written_by_two_streams_ordered(w: World) -> None:
-    one, two, first, second = w.file(), w.file(), w.stream(), w.stream()
-    w.write(one, w.buffer(), w.slots(), first)
+    one, two, block, first, second = w.file(), w.file(), w.buffer(), w.stream(), w.stream()
+    w.write(one, block, w.slots(), first)
     w.wait_stream(second, first)
-    w.write(two, w.buffer(), w.slots(), second)
+    w.write(two, block, w.slots(), second)
     w.sync_device()
 
 
-@wrong("race.read-write", twin="sync_read_after_kernel", faces="model torch c")
+@wrong("race.read-write", twin="sync_read_after_kernel", faces="model python torch c")
 def sync_write_beside_kernel(w: World) -> None:
     """A synchronous store uses the null stream, which does not wait for a non-blocking one."""
     file, block, compute = w.file(), w.buffer(), w.stream(register=False)
@@ -275,7 +275,7 @@ def sync_write_beside_kernel(w: World) -> None:
     w.sync_device()
 
 
-@right("sync_write_beside_kernel", faces="model torch c")
+@right("sync_write_beside_kernel", faces="model python torch c")
 def sync_read_after_kernel(w: World) -> None:
     file, block, compute = w.file(), w.buffer(), w.stream(register=False)
     w.kernel(compute, reads=[(block, 4096)], name="attention", slow=True)
@@ -283,23 +283,23 @@ def sync_read_after_kernel(w: World) -> None:
     assert w.hipfile.hipFileRead(file, block, 4096, 0, 0).count == 4096
 
 
-@wrong("race.file", twin="sync_read_after_async_write", faces="model torch c")
+@wrong("race.file", twin="sync_read_after_async_write", faces="model python torch c")
 def sync_read_beside_async_write(w: World) -> None:
-    file, stream = w.file(), w.stream()
-    w.write(file, w.buffer(), w.slots(), stream)
-    assert w.hipfile.hipFileRead(file, w.buffer(), 4096, 0, 0).count == 4096
+    file, source, target, stream = w.file(), w.buffer(), w.buffer(), w.stream()
+    w.write(file, source, w.slots(), stream)
+    assert w.hipfile.hipFileRead(file, target, 4096, 0, 0).count == 4096
     w.sync(stream)
 
 
-@right("sync_read_beside_async_write", faces="model torch c")
+@right("sync_read_beside_async_write", faces="model python torch c")
 def sync_read_after_async_write(w: World) -> None:
-    file, stream = w.file(), w.stream()
-    w.write(file, w.buffer(), w.slots(), stream)
+    file, source, target, stream = w.file(), w.buffer(), w.buffer(), w.stream()
+    w.write(file, source, w.slots(), stream)
     w.sync(stream)
-    assert w.hipfile.hipFileRead(file, w.buffer(), 4096, 0, 0).count == 4096
+    assert w.hipfile.hipFileRead(file, target, 4096, 0, 0).count == 4096
 
 
-@right("cross_device_copy_without_wait", cases="C30", faces="model torch c")
+@right("cross_device_copy_without_wait", cases="C30", faces="model python torch c")
 def cross_device_event(w: World) -> None:
     here, there = w.device(), w.device(device=1)
     one, two = w.stream(register=False), w.stream(register=False, device=1)
@@ -309,7 +309,7 @@ def cross_device_event(w: World) -> None:
     w.sync(two)
 
 
-@wrong("race.read-write", twin="cross_device_event", cases="C30", faces="model torch c")
+@wrong("race.read-write", twin="cross_device_event", cases="C30", faces="model python torch c")
 def cross_device_copy_without_wait(w: World) -> None:
     here, there = w.device(), w.device(device=1)
     one, two = w.stream(register=False), w.stream(register=False, device=1)
@@ -356,7 +356,7 @@ def host_function_writes_unordered(w: World) -> None:
     w.sync_device()
 
 
-@right("upload_changed_too_early", faces="model torch c")
+@right("upload_changed_too_early", faces="model python torch c")
 def device_synchronised(w: World) -> None:
     block, stage, stream = w.device(), w.pinned(), w.stream(register=False)
     w.copy(block, stage, stream, H2D)
@@ -383,7 +383,7 @@ def thread_joined_before_the_write(w: World) -> None:
     w.poke(stage, b"y" * 64)
 
 
-@right("two_threads_write_without_order", faces="model torch c")
+@right("two_threads_write_without_order", faces="model python torch c")
 def threads_with_a_lock_of_their_own(w: World) -> None:
     """Locks and queues between host threads are invisible, so nothing is said by default."""
     file, buffer, stream, done = w.file(), w.buffer(), w.stream(), []

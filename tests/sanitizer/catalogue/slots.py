@@ -10,7 +10,7 @@ from catalogue.world import World
 FIXED_ALL = 7
 
 
-@wrong("result.early-read", twin="read_result_after_sync", cases="C06", faces="model torch c")
+@wrong("result.early-read", twin="read_result_after_sync", cases="C06", faces="model python torch c")
 def read_result_after_submit(w: World) -> None:
     file, buffer, stream = w.file(), w.buffer(), w.stream()
     io = w.read(file, buffer, w.slots(), stream)
@@ -18,7 +18,7 @@ def read_result_after_submit(w: World) -> None:
     w.sync(stream)
 
 
-@right("read_result_after_submit", cases="C06", faces="model torch c")
+@right("read_result_after_submit", cases="C06", faces="model python torch c")
 def read_result_after_sync(w: World) -> None:
     file, buffer, stream = w.file(), w.buffer(), w.stream()
     io = w.read(file, buffer, w.slots(), stream)
@@ -26,7 +26,7 @@ def read_result_after_sync(w: World) -> None:
     assert io.bytes_done == 4096
 
 
-@wrong("result.early-read", twin="layerwise_load_host_waits", cases="C06", faces="model torch c")
+@wrong("result.early-read", twin="layerwise_load_host_waits", cases="C06", faces="model python torch c")
 def layerwise_load(w: World) -> None:
     """The usage printed with the Python bindings: the current stream waits, the host does not."""
     file, buffer, copy_stream, compute = w.file(), w.buffer(16 * 1024), w.stream(), w.stream(register=False)
@@ -43,7 +43,7 @@ def layerwise_load(w: World) -> None:
     w.sync(compute)
 
 
-@right("layerwise_load", cases="C06", faces="model torch c")
+@right("layerwise_load", cases="C06", faces="model python torch c")
 def layerwise_load_host_waits(w: World) -> None:
     file, buffer, copy_stream, compute = w.file(), w.buffer(16 * 1024), w.stream(), w.stream(register=False)
     inflight = []
@@ -92,7 +92,7 @@ def host_function_tells_the_host(w: World) -> None:
     assert io.bytes_done == 4096
 
 
-@wrong("slot.changed-in-flight", twin="slot_changed_after_sync", faces="model torch c")
+@wrong("slot.changed-in-flight", twin="slot_changed_after_sync", faces="model python torch c")
 def slot_changed_in_flight(w: World) -> None:
     file, buffer, stream = w.file(), w.buffer(), w.stream()
     io = w.read(file, buffer, w.slots(), stream)
@@ -100,7 +100,7 @@ def slot_changed_in_flight(w: World) -> None:
     w.sync(stream)
 
 
-@right("slot_changed_in_flight", faces="model torch c")
+@right("slot_changed_in_flight", faces="model python torch c")
 def slot_changed_after_sync(w: World) -> None:
     file, buffer, stream = w.file(), w.buffer(), w.stream()
     io = w.read(file, buffer, w.slots(), stream)
@@ -164,7 +164,7 @@ def result_slot_cleared_in_flight(w: World) -> None:
     w.sync(stream)
 
 
-@wrong("slot.changed-behind-fixed-flag", twin="fixed_slot_left_alone", cases="C04", faces="model torch c")
+@wrong("slot.changed-behind-fixed-flag", twin="fixed_slot_left_alone", cases="C04", faces="model python torch c")
 def fixed_slot_changed(w: World) -> None:
     file, buffer, stream = w.file(), w.buffer(), w.stream(flags=FIXED_ALL)
     io = w.read(file, buffer, w.slots(), stream)
@@ -172,7 +172,7 @@ def fixed_slot_changed(w: World) -> None:
     w.sync(stream)
 
 
-@right("fixed_slot_changed", cases="C04", faces="model torch c")
+@right("fixed_slot_changed", cases="C04", faces="model python torch c")
 def fixed_slot_left_alone(w: World) -> None:
     file, buffer, stream = w.file(), w.buffer(), w.stream(flags=FIXED_ALL)
     io = w.read(file, buffer, w.slots(), stream)
@@ -246,14 +246,14 @@ def slots_outlive_the_operation(w: World) -> None:
     w.drop(io, "scope")
 
 
-@wrong("slot.owner-collected", twin="handle_kept_until_sync", cases="C01", faces="model torch")
+@wrong("slot.owner-collected", twin="handle_kept_until_sync", cases="C01", faces="model python torch")
 def handle_dropped(w: World) -> None:
     file, buffer, stream = w.file(), w.buffer(), w.stream()
     w.drop(w.read(file, buffer, w.slots(), stream), "collected")
     w.sync(stream)
 
 
-@right("handle_dropped", cases="C01", faces="model torch")
+@right("handle_dropped", cases="C01", faces="model python torch")
 def handle_kept_until_sync(w: World) -> None:
     file, buffer, stream = w.file(), w.buffer(), w.stream()
     inflight = [w.read(file, buffer, w.slots(), stream) for _ in range(3)]

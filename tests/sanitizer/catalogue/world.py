@@ -99,15 +99,13 @@ class World:
         host_threads: str = "assumed",
     ) -> None:
         self.sanitizer = sanitizer if sanitizer is not None else Sanitizer(host_threads=host_threads)
-        self.machine = Machine(
-            devices,
+        self.machine = self.make_machine(
+            devices=devices,
             schedule=schedule,
             engine=engine,
             profile=profile,
             env={"HIPFILE_ASYNC_BUFFER_SIZE": "65536"},
             settings=settings,
-            watchdog_s=0.5,
-            observers=[self.sanitizer],
         )
         self.hip = self.machine.hip
         self.hipfile = self.machine.hipfile
@@ -116,6 +114,10 @@ class World:
         self._fds: dict[int, int] = {}
         self._keep: list[Any] = []
         self.fsync_at_end = True
+
+    def make_machine(self, **options: Any) -> Machine:
+        """The machine, watched by the sanitizer."""
+        return Machine(watchdog_s=0.5, observers=[self.sanitizer], **options)
 
     # -- things ------------------------------------------------------------------------------------------------------
 
@@ -179,7 +181,11 @@ class World:
 
     def file(self, name: str = "data.bin", size: int = 64 * KIB, flags: int = os.O_RDWR) -> int:
         """A file that is registered with hipFile: its handle."""
-        fd = os.open(self.path(name, size), flags)
+        return self.file_at(self.path(name, size), flags)
+
+    def file_at(self, path: str | Path, flags: int) -> int:
+        """A file that is there, registered with hipFile: its handle."""
+        fd = os.open(path, flags)
         handle: int = self.ok(self.hipfile.hipFileHandleRegister(FileDescr(1, fd)))
         self._fds[handle] = fd
         return handle

@@ -92,8 +92,12 @@ class Lifetimes(Family):
         )
 
     def _check(self, id: str, start: int, end: int, place: Place, home: Lane | None, name: str) -> None:
-        if any(start < high and low < end for low, high, _, _ in self._told):
-            return
+        for told in list(self._told):
+            low, high, lane, ticket = told
+            if self.core.hb.knows(self.core.actor(), self.core.lane_state(lane).id, ticket):
+                self._told.remove(told)
+            elif start < high and low < end:
+                return
         user = self._user(start, end, home)
         if user is None:
             return
