@@ -15,9 +15,14 @@ from hipfile_mock.install import faces_in_place, real_modules
 if TYPE_CHECKING:
     import os
 
+    from hipfile_sim.driver.driver import Driver
     from hipfile_sim.driver.fileops import FileOps
     from hipfile_sim.driver.profiles import Profile
+    from hipfile_sim.engine.base import Engine
+    from hipfile_sim.engine.clock import VirtualClock
     from hipfile_sim.engine.schedules import Schedule
+    from hipfile_sim.hip.memory import Memory
+    from hipfile_sim.hip.runtime import Runtime
     from hipfile_sim.hip.settings import HipSettings
     from hipfile_sim.machine import Machine
     from hipfile_sim.observe.observer import Observer
@@ -58,14 +63,17 @@ def session() -> Session:
     return _sessions[-1]
 
 
+def _part(name: str, doc: str) -> Any:
+    return property(lambda session: getattr(session.machine, name), doc=doc)
+
+
 class Session:
     """One use of a `Fake`: a machine of its own from entry to exit.
 
     Attributes
     ----------
     machine : Machine
-        The emulated computer. Its parts are here, too: ``hip``, ``hipfile``, ``engine``, ``memory``, ``clock``,
-        ``profile``, ``files``.
+        The emulated computer.
     faces : dict of str to str
         Faces by name: ``""`` if in place, else why not.
     sanitizer : Sanitizer or None
@@ -82,10 +90,13 @@ class Session:
         self.recorder: Any = None
         self._stack = ExitStack()
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or name == "machine":
-            raise AttributeError(name)
-        return getattr(self.machine, name)
+    hip: Runtime = _part("hip", "The HIP runtime: every hip* function, with C's conventions.")
+    hipfile: Driver = _part("hipfile", "The hipFile library: every function of ``hipfile.h``, with C's conventions.")
+    engine: Engine = _part("engine", "What runs the commands.")
+    memory: Memory = _part("memory", "Emulated memory: ``memory.view(pointer, length)`` shows device memory to a test.")
+    clock: VirtualClock = _part("clock", "Virtual time, ns.")
+    profile: Profile = _part("profile", "The release that is modelled.")
+    files: FileOps = _part("files", "File operations.")
 
     def __repr__(self) -> str:
         return f"<hipfile_mock session on {self.__dict__.get('machine', 'no machine yet')!r}>"
@@ -94,9 +105,9 @@ class Session:
         """The choices of the schedule so far, as a token that reproduces the run."""
         return self.machine.token()
 
-    def stall(self, stream: int) -> None:
-        """Make `stream` as slow as can be: it moves only when something waits for it."""
-        self.machine.stall(stream)
+    def stall(self, stream: int, *, hold: bool = False) -> None:
+        """Make `stream` as slow as can be: it moves only when nothing else can (`hold`: not at all)."""
+        self.machine.stall(stream, hold=hold)
 
     def unstall(self, stream: int) -> None:
         """Undo `stall`."""
@@ -132,6 +143,10 @@ class Session:
             _sessions.append(self)
             stack.callback(_sessions.remove, self)
             self._stack = stack.pop_all()
+
+    def finish(self) -> None:
+        """Run everything that was submitted. The host is not told, so no order follows from it."""
+        self.machine.finish()
 
     def report(self) -> str:
         """What the sanitizer has found so far, as text."""

@@ -23,186 +23,19 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ContextDecorator, ExitStack
 from types import SimpleNamespace, TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from hipfile_mock import current
+from hipfile_mock.answers import ASYNC, COUNTS, FUNCTIONS, HIP, SHORT, Answer, StubCall, StubOperation, slots_at
 from hipfile_mock.install import faces_in_place
 
 if TYPE_CHECKING:
     from hipfile_mock.faces.slots import AsyncSlots
 
 __all__ = ["Answer", "Stub", "StubCall", "StubOperation", "stub"]
-
-_FUNCTIONS: dict[str, tuple[str, ...]] = {
-    "hipFileDriverOpen": (),
-    "hipFileDriverClose": (),
-    "hipFileUseCount": (),
-    "hipFileGetVersion": (),
-    "hipFileDriverGetProperties": (),
-    "hipFileHandleRegister": ("descr",),
-    "hipFileHandleDeregister": ("handle",),
-    "hipFileBufRegister": ("ptr", "length", "flags"),
-    "hipFileBufDeregister": ("ptr",),
-    "hipFileRead": ("handle", "ptr", "size", "file_offset", "buffer_offset"),
-    "hipFileWrite": ("handle", "ptr", "size", "file_offset", "buffer_offset"),
-    "hipFileReadAsync": ("handle", "ptr", "size_p", "file_offset_p", "buffer_offset_p", "bytes_p", "stream"),
-    "hipFileWriteAsync": ("handle", "ptr", "size_p", "file_offset_p", "buffer_offset_p", "bytes_p", "stream"),
-    "hipFileStreamRegister": ("stream", "flags"),
-    "hipFileStreamDeregister": ("stream",),
-    "hipMalloc": ("size",),
-    "hipFree": ("ptr",),
-}
-
-_SHORT = {
-    "driver_open": "hipFileDriverOpen",
-    "driver_close": "hipFileDriverClose",
-    "use_count": "hipFileUseCount",
-    "get_version": "hipFileGetVersion",
-    "register_file": "hipFileHandleRegister",
-    "deregister_file": "hipFileHandleDeregister",
-    "register_buffer": "hipFileBufRegister",
-    "deregister_buffer": "hipFileBufDeregister",
-    "read": "hipFileRead",
-    "write": "hipFileWrite",
-    "read_async": "hipFileReadAsync",
-    "write_async": "hipFileWriteAsync",
-    "register_stream": "hipFileStreamRegister",
-    "deregister_stream": "hipFileStreamDeregister",
-    "malloc": "hipMalloc",
-    "free": "hipFree",
-}
-
-_COUNTS = frozenset({"hipFileRead", "hipFileWrite"})
-_ASYNC = frozenset({"hipFileReadAsync", "hipFileWriteAsync"})
-_HIP = frozenset({"hipMalloc", "hipFree"})
-
-
-class StubCall(NamedTuple):
-    """One call: the C function, its arguments by name, what the stub answered."""
-
-    name: str
-    args: dict[str, Any]
-    result: Any
-
-
-class StubOperation(NamedTuple):
-    """An asynchronous operation that was submitted."""
-
-    name: str
-    args: dict[str, Any]
-    lane: Any
-    ticket: int
-    late: int | None
-
-    @property
-    def size(self) -> int:
-        """What the size slot holds now."""
-        return int(_slots(self.args["size_p"]).size)
-
-
-def _slots(address: int) -> Any:
-    from hipfile_mock.faces.slots import SlotBlock
-
-    return SlotBlock.from_address(address)
-
-
-class Answer:
-    """How one function answers. Until it is told otherwise, with success and the whole size.
-
-    Attributes
-    ----------
-    name : str
-        The C function.
-    calls : list of StubCall
-        Calls of it so far.
-    """
-
-    def __init__(self, owner: Stub, name: str) -> None:
-        self._owner = owner
-        self._script: Iterator[Any] | None = None
-        self._left = 0
-        self.name = name
-        self.calls: list[StubCall] = []
-
-    def returns(self, *values: Any) -> None:
-        """Answer with `values`.
-
-        Parameters
-        ----------
-        *values : int
-            One value is given to every call, several are given in order and must all be asked for. For a read or write
-            it is the byte count, for an asynchronous one the late result (the submission succeeds), for a function with
-            a status it is the error code, for the rest the value itself.
-        """
-        self._program([lambda _args, value=value: ("value", value) for value in values])
-
-    def fails(self, error: int, hip_error: int = 0) -> None:
-        """Fail every call from now on.
-
-        Parameters
-        ----------
-        error : int
-            A code of hipFile (above 5000), or an ``errno`` for a synchronous read or write. An asynchronous call is
-            refused; for a failure after the submission give a negative number to `returns`.
-        hip_error : int
-            Error of HIP beside 5011.
-        """
-        self._program([lambda _args: ("error", (int(error), int(hip_error)))])
-
-    def does(self, function: Callable[..., Any]) -> None:
-        """Call `function` with the C arguments by name; what it returns is used as by `returns`."""
-        self._program([lambda args: ("value", function(**args))])
-
-    def _program(self, steps: list[Callable[..., Any]]) -> None:
-        if not steps:
-            raise TypeError(f"{self.name}: give at least one answer")
-        if len(steps) == 1:
-            self._script, self._left = itertools.repeat(steps[0]), 0
-        else:
-            self._script, self._left = iter(steps), len(steps)
-
-    def _next(self, args: dict[str, Any]) -> tuple[str, Any]:
-        if self._script is None:
-            return ("default", None)
-        try:
-            step = next(self._script)
-        except StopIteration:
-            raise AssertionError(
-                f"{self.name} was called {len(self.calls) + 1} times, but only {len(self.calls)} answers were given."
-            ) from None
-        self._left = max(self._left - 1, 0)
-        return step(args)  # type: ignore[no-any-return]
-
-    @property
-    def unused(self) -> int:
-        """Answers of a sequence that nobody has asked for yet."""
-        return self._left
-
-    def assert_called(self, times: int | None = None, **args: Any) -> None:
-        """Check that the function was called, `times` times if given, each time or at least once with `args`.
-
-        Raises
-        ------
-        AssertionError
-            It was not; the message lists the calls.
-        """
-        matching = [call for call in self.calls if all(call.args.get(name) == value for name, value in args.items())]
-        if (len(matching) == times) if times is not None else bool(matching):
-            return
-        wanted = f"{self.name}({', '.join(f'{k}={v!r}' for k, v in args.items())})" if args else self.name
-        made = "\n".join(f"  {call.name}({call.args})" for call in self.calls) or "  none"
-        raise AssertionError(
-            f"expected {'a call' if times is None else f'{times} call(s)'} of {wanted}, saw {len(matching)}."
-            f" Calls of this function:\n{made}"
-        )
-
-    def assert_not_called(self) -> None:
-        """Check that the function was not called."""
-        if self.calls:
-            raise AssertionError(f"{self.name} was called {len(self.calls)} time(s), first with {self.calls[0].args}")
 
 
 class _Functions:
@@ -229,9 +62,9 @@ class _Functions:
         return self._owner._stream(handle)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        if name not in _FUNCTIONS or (name in _HIP) is not self._hip:
+        if name not in FUNCTIONS or (name in HIP) is not self._hip:
             raise AttributeError(
-                f"the stub has no {name}; it has {', '.join(sorted(_FUNCTIONS))}. Use hipfile_mock.fake() for the rest."
+                f"the stub has no {name}; it has {', '.join(sorted(FUNCTIONS))}. Use hipfile_mock.fake() for the rest."
             )
         owner = self._owner
         function = lambda *args: owner._call(name, args)  # noqa: E731
@@ -313,7 +146,7 @@ class Stub(ContextDecorator):
     def _reset(self) -> None:
         self.calls: list[StubCall] = []
         self.pending: list[StubOperation] = []
-        self._answers = {name: Answer(self, name) for name in _FUNCTIONS}
+        self._answers = {name: Answer(name) for name in FUNCTIONS}
         self._streams: dict[int, Any] = {}
         self._open_count = 0
         self._handles = itertools.count(0x5000_0000_0000, 0x40)
@@ -329,10 +162,10 @@ class Stub(ContextDecorator):
         if name.startswith("_"):
             raise AttributeError(name)
         try:
-            return self._answers[_SHORT.get(name, name)]
+            return self._answers[SHORT.get(name, name)]
         except KeyError:
             raise AttributeError(
-                f"the stub has no {name!r}; it has {', '.join(sorted(_SHORT))} and the C names"
+                f"the stub has no {name!r}; it has {', '.join(sorted(SHORT))} and the C names"
             ) from None
 
     def _recreate_cm(self) -> Stub:
@@ -392,7 +225,7 @@ class Stub(ContextDecorator):
             )
         if result is None:
             result = chosen.size if chosen.late is None else chosen.late
-        _slots(chosen.args["size_p"]).bytes_done = result
+        slots_at(chosen.args["size_p"]).bytes_done = result
         chosen.lane.completed += 1
         self.pending.remove(chosen)
         return chosen
@@ -411,7 +244,7 @@ class Stub(ContextDecorator):
         return self._streams[handle]
 
     def _call(self, name: str, values: tuple[Any, ...]) -> Any:
-        args = dict(zip(_FUNCTIONS[name], values, strict=True))
+        args = dict(zip(FUNCTIONS[name], values, strict=True))
         answer = self._answers[name]
         kind, value = answer._next(args)
         result = self._result(name, args, kind, value)
@@ -422,9 +255,9 @@ class Stub(ContextDecorator):
 
     def _result(self, name: str, args: dict[str, Any], kind: str, value: Any) -> Any:
         error, hip_error = value if kind == "error" else (0, 0)
-        if name in _COUNTS:
+        if name in COUNTS:
             return self._count(args, kind, value)
-        if name in _ASYNC:
+        if name in ASYNC:
             if error == 0:
                 self._submit(name, args, None if value is None else int(value))
             return (error, hip_error)
@@ -462,7 +295,7 @@ class Stub(ContextDecorator):
     def _submit(self, name: str, args: dict[str, Any], late: int | None) -> None:
         lane = self._stream(args["stream"]).lane
         lane.submitted += 1
-        _slots(args["size_p"]).bytes_done = 0
+        slots_at(args["size_p"]).bytes_done = 0
         self.pending.append(StubOperation(name, args, lane, lane.submitted, late))
 
 

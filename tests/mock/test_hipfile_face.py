@@ -472,5 +472,6 @@ def test_many_threads_at_once(path: Path, engine: str) -> None:
         return moved
 
     settings = HipSettings(pinned_memory=1 << 30)
-    with hipfile_mock.fake(engine=engine, settings=settings) as session, ThreadPoolExecutor(4) as pool:
+    env = {"HIPFILE_ASYNC_BUFFER_SIZE": "65536"}
+    with hipfile_mock.fake(engine=engine, settings=settings, env=env) as session, ThreadPoolExecutor(4) as pool:
         assert list(pool.map(work, range(8))) == [sum(range(100, 120))] * 8

@@ -13,11 +13,11 @@ from hipfile_sim.native import structs as _structs
 from hipfile_sim.native.table_hipfile import HIPFILE as _TABLE
 
 from .hip import hipError_t
+from .util._pointer import has_buffer as _has_buffer
 from .util._struct import Struct as _Struct
 from .util._struct import checked as _checked
 from .util._struct import mirror as _mirror
 from .util.types import CStr, Pointer, PointerToInt64, PointerToUnsigned
-from .util.types import has_buffer as _has_buffer
 
 HIPFILE_VERSION_MAJOR = 0
 HIPFILE_VERSION_MINOR = 4

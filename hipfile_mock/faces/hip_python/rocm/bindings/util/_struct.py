@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from hipfile_sim.native.structs import Layout
 
-from .types import Pointer
+from ._pointer import Pointer
 
 __all__ = ["Handle", "Opaque", "Struct", "checked", "mirror"]
 

@@ -4,8 +4,23 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Iterator
 from typing import Any, ClassVar, Self
+
+from ._numbers import (
+    ListOfInt,
+    ListOfInt64,
+    ListOfLong,
+    ListOfUInt64,
+    ListOfUnsigned,
+    ListOfUnsignedLong,
+    PointerToInt,
+    PointerToInt64,
+    PointerToLong,
+    PointerToUInt64,
+    PointerToUnsigned,
+    PointerToUnsignedLong,
+)
+from ._pointer import Pointer
 
 __all__ = [
     "CStr",
@@ -25,150 +40,6 @@ __all__ = [
     "PointerToUnsigned",
     "PointerToUnsignedLong",
 ]
-
-
-class _PyBuffer(ctypes.Structure):
-    """``Py_buffer`` as far as its address; the rest is room."""
-
-    _fields_ = (("buf", ctypes.c_void_p), ("obj", ctypes.c_void_p), ("room", ctypes.c_byte * 128))
-
-
-_ANY_CONTIGUOUS = 0x98
-_get_buffer = ctypes.pythonapi.PyObject_GetBuffer
-_get_buffer.argtypes = (ctypes.py_object, ctypes.POINTER(_PyBuffer), ctypes.c_int)
-_get_buffer.restype = ctypes.c_int
-_release_buffer = ctypes.pythonapi.PyBuffer_Release
-_release_buffer.argtypes = (ctypes.POINTER(_PyBuffer),)
-_release_buffer.restype = None
-
-
-class _View:
-    """Keeps a buffer where it is for as long as somebody has its address."""
-
-    def __init__(self, obj: Any) -> None:
-        self._buffer = _PyBuffer()
-        _get_buffer(obj, ctypes.byref(self._buffer), _ANY_CONTIGUOUS)
-        self.address = self._buffer.buf or 0
-
-    def __del__(self) -> None:
-        if self._buffer.obj and _release_buffer is not None:
-            _release_buffer(ctypes.byref(self._buffer))
-
-
-def _void_p(value: int) -> int:
-    """As ``PyLong_AsVoidPtr``: 64 bits, of either sign."""
-    if not -(1 << 63) <= value < (1 << 64):
-        raise OverflowError("Python int too large to convert to C unsigned long")
-    return value & 0xFFFF_FFFF_FFFF_FFFF
-
-
-class Pointer:
-    """An address.
-
-    Parameters
-    ----------
-    pyobj : object
-        None (null), `ctypes.c_void_p`, an object with a contiguous buffer, one with ``__cuda_array_interface__``,
-        another pointer, an int, or one with ``as_c_void_p()``; asked for in this order.
-
-    Raises
-    ------
-    TypeError
-        Anything else.
-    """
-
-    __slots__ = ("__weakref__", "_keep", "_ptr")
-
-    def __init__(self, pyobj: Any = None) -> None:
-        self._take(pyobj)
-
-    def _take(self, pyobj: Any) -> None:
-        self._keep: Any = None
-        interface = getattr(pyobj, "__cuda_array_interface__", None)
-        if pyobj is None:
-            self._ptr = 0
-        elif isinstance(pyobj, ctypes.c_void_p):
-            self._ptr = pyobj.value or 0
-        elif has_buffer(pyobj):
-            self._keep = _View(pyobj)
-            self._ptr = self._keep.address
-        elif interface is not None:
-            if "data" not in interface:
-                raise ValueError("input object has '__cuda_array_interface__' attribute but the dict has no 'data' key")
-            self._ptr = _void_p(interface["data"][0])
-            self._keep = pyobj
-        elif isinstance(pyobj, Pointer):
-            self._ptr = pyobj._ptr
-            self._keep = pyobj
-        elif isinstance(pyobj, int):
-            self._ptr = _void_p(pyobj)
-        elif hasattr(pyobj, "as_c_void_p"):
-            self._ptr = pyobj.as_c_void_p().value or 0
-            self._keep = pyobj
-        else:
-            raise TypeError(f"unsupported input type: '{type(pyobj)}'")
-
-    @classmethod
-    def _at(cls, address: int) -> Self:
-        made = cls.__new__(cls)
-        made._keep = None
-        made._ptr = address
-        return made
-
-    @classmethod
-    def fromObj(cls, pyobj: Any) -> Self:
-        """`pyobj` itself if it is one of these already, else one made from it."""
-        if isinstance(pyobj, cls):
-            return pyobj
-        made = cls.__new__(cls)
-        made._take(pyobj)
-        return made
-
-    @property
-    def is_ptr_null(self) -> bool:
-        """Whether the address is 0."""
-        return self._ptr == 0
-
-    def as_c_void_p(self) -> ctypes.c_void_p:
-        """The address for ctypes."""
-        return ctypes.c_void_p(self._ptr)
-
-    def createRef(self) -> Pointer:
-        """A pointer to memory that holds this address."""
-        slot = ctypes.c_void_p(self._ptr)
-        made = Pointer._at(ctypes.addressof(slot))
-        made._keep = (slot, self)
-        return made
-
-    def __bool__(self) -> bool:
-        return self._ptr != 0
-
-    def __int__(self) -> int:
-        return self._ptr
-
-    def __repr__(self) -> str:
-        return f"<Pointer object, _ptr={self._ptr}>"
-
-    def __getitem__(self, offset: Any) -> Any:
-        """A pointer `offset` bytes on."""
-        if not isinstance(offset, int):
-            raise NotImplementedError("'__getitem__': not implemented for other 'offset' types than 'int'")
-        if offset < 0:
-            raise ValueError("offset='{offset}' must be non-negative")
-        made = Pointer._at(self._ptr + offset)
-        made._keep = self
-        return made
-
-
-def has_buffer(pyobj: Any) -> bool:
-    """Whether an address is taken from the buffer of `pyobj`."""
-    if isinstance(pyobj, (int, Pointer)):
-        return False
-    try:
-        memoryview(pyobj).release()
-    except TypeError:
-        return False
-    return True
 
 
 class CStr(Pointer):
@@ -381,104 +252,3 @@ class DeviceArray(NDBuffer):
         made = cls._at(address)
         made._describe((size,), "B")
         return made
-
-
-class _List(Pointer):
-    """Numbers in C memory, made from a list, a tuple or `allocate`; of other objects the address is taken."""
-
-    __slots__ = ("_len",)
-    _ctype: ClassVar[Any] = ctypes.c_int
-    _scalar: ClassVar[bool] = False
-
-    def __init__(self, pyobj: Any) -> None:
-        super().__init__(pyobj)
-
-    def _take(self, pyobj: Any) -> None:
-        self._len = -1
-        if not isinstance(pyobj, (list, tuple)):
-            super()._take(pyobj)
-            return
-        if self._scalar and len(pyobj) != 1:
-            raise ValueError(
-                "a 'PointerTo*' wraps a single scalar; a 'list'/'tuple' initializer must have exactly one element"
-                f" (got {len(pyobj)})"
-            )
-        values: list[Any] = [getattr(entry, "value", entry) for entry in pyobj]
-        for index, value in enumerate(values):
-            if not isinstance(value, int):
-                raise ValueError(f"cannot cast input element '{index}' to C {self._ctype.__name__}")
-        self._own(values)
-
-    def _own(self, values: list[int]) -> None:
-        self._len = len(values)
-        self._keep = (self._ctype * max(len(values), 1))(*values)
-        self._ptr = ctypes.addressof(self._keep) if values else 0
-
-    @classmethod
-    def allocate(cls, count: int = 1) -> Self:
-        """`count` zeros."""
-        if count < 0:
-            raise ValueError("'count' must be non-negative")
-        made = cls.__new__(cls)
-        made._own([0] * count)
-        return made
-
-    def _array(self) -> Any:
-        return (self._ctype * len(self)).from_address(self._ptr)
-
-    def __len__(self) -> int:
-        if self._len < 0:
-            raise TypeError("the number of elements is unknown: the object was made from an address")
-        return self._len
-
-    def __getitem__(self, subscript: Any) -> Any:
-        return list(self._array())[subscript]
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self.to_list())
-
-    def to_list(self) -> list[int]:
-        """The numbers as a list."""
-        return list(self._array()) if len(self) else []
-
-    def to_tuple(self) -> tuple[int, ...]:
-        """The numbers as a tuple."""
-        return tuple(self.to_list())
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} object, _ptr={self._ptr}>"
-
-
-class _Scalar(_List):
-    """One number in C memory."""
-
-    __slots__ = ()
-    _scalar = True
-
-    @property
-    def value(self) -> int:
-        """The number."""
-        if not self._ptr:
-            raise ValueError(f"cannot dereference a NULL {type(self).__name__}")
-        return int(self._ctype.from_address(self._ptr).value)
-
-    @value.setter
-    def value(self, number: int) -> None:
-        if not self._ptr:
-            raise ValueError(f"cannot write through a NULL {type(self).__name__}")
-        self._ctype.from_address(self._ptr).value = number
-
-
-def _numbers(name: str, ctype: Any) -> tuple[Any, Any]:
-    body = {"__slots__": (), "_ctype": ctype, "__module__": __name__}
-    many = type(f"ListOf{name}", (_List,), {**body, "__doc__": f"C array of ``{ctype.__name__}``."})
-    one = type(f"PointerTo{name}", (_Scalar, many), {**body, "__doc__": f"One ``{ctype.__name__}``."})
-    return many, one
-
-
-ListOfInt, PointerToInt = _numbers("Int", ctypes.c_int)
-ListOfLong, PointerToLong = _numbers("Long", ctypes.c_long)
-ListOfUnsigned, PointerToUnsigned = _numbers("Unsigned", ctypes.c_uint)
-ListOfUnsignedLong, PointerToUnsignedLong = _numbers("UnsignedLong", ctypes.c_ulong)
-ListOfInt64, PointerToInt64 = _numbers("Int64", ctypes.c_int64)
-ListOfUInt64, PointerToUInt64 = _numbers("UInt64", ctypes.c_uint64)
