@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hipfile_mock.fake import Session
     from hipfile_mock.stub import Stub
     from hipfile_sim.engine.clock import VirtualClock
+    from hipfile_sim.native.activation import Activated
 
 MARKER = "hipfile"
 TRACE_MODES = ("off", "on-failure", "always")
@@ -208,6 +209,19 @@ def hipfile_stub() -> Iterator[Stub]:
 
     with stub() as double:
         yield double
+
+
+@pytest.fixture
+def hipfile_native(request: pytest.FixtureRequest) -> Iterator[Activated]:
+    """The emulated C libraries in this process; they work on the machine of ``hipfile_fake`` where a test has both."""
+    from hipfile_mock.native import native
+
+    if "hipfile_fake" in request.fixturenames:
+        with native(request.getfixturevalue("hipfile_fake").machine) as activated:
+            yield activated
+        return
+    with native(profile=_option(request.config, "profile") or "newest") as activated:
+        yield activated
 
 
 # -- running and reporting ---------------------------------------------------------------------------------------------
