@@ -93,7 +93,7 @@ class DeviceAllocator:
         self.device = device
         self.stats = Statistics()
         self.fraction = 1.0
-        self._lock = threading.RLock()
+        self._lock = threading.Lock()  # not reentrant: see `release`
         self._dead: deque[Piece] = deque()
         self._free: dict[tuple[StreamState, bool], list[_Slot]] = {}
         self._events: deque[tuple[int, Piece]] = deque()
@@ -113,7 +113,7 @@ class DeviceAllocator:
         small = size <= SMALL
         with self._lock:
             self._bury()
-            self.process_events()
+            self._process()
             piece = self._fit(size, stream, small) or self._grow(size, nbytes, stream, small)
             self._split(piece, size)
             piece.free = False
@@ -125,12 +125,14 @@ class DeviceAllocator:
             return piece
 
     def release(self, piece: Piece) -> None:
-        """The storage is gone. May be called at any moment, by any thread: it never blocks."""
+        """The storage is gone. May be called at any moment, by any thread, even amid the methods here: it never blocks.
+
+        When this is no moment to do more, the piece is seen to at the next call.
+        """
         self._dead.append(piece)
-        if self._lock.acquire(blocking=False):
+        if self.session.may_record and self._lock.acquire(blocking=False):
             try:
-                if self.session.may_record:
-                    self._bury()
+                self._bury()
             finally:
                 self._lock.release()
 
@@ -143,32 +145,39 @@ class DeviceAllocator:
     def process_events(self) -> None:
         """Take back the blocks whose streams have passed the point of the free."""
         with self._lock:
-            while self._events:
-                event, piece = self._events[0]
-                if not self.session.event_passed(event):
-                    return
-                self._events.popleft()
-                self._passed(event, piece)
+            self._bury()
+            self._process()
 
     def empty(self) -> None:
         """Give segments that nobody uses back to the device (`torch.cuda.empty_cache`)."""
         with self._lock:
-            self._bury()
-            while self._events:
-                event, piece = self._events.popleft()
-                self.session.check(self.session.own("hipEventSynchronize", event))
-                self._passed(event, piece)
-            for slots in self._free.values():
-                for slot in [slot for slot in slots if slot.piece.whole]:
-                    slots.remove(slot)
-                    self._drop(slot.piece)
+            self._empty()
 
     def segments(self) -> list[tuple[int, int]]:
         """(address, bytes) of every segment, by address."""
         with self._lock:
             return sorted(self._segments.items())
 
-    # -- inside ------------------------------------------------------------------------------------------------------
+    # -- inside, under the lock --------------------------------------------------------------------------------------
+
+    def _process(self) -> None:
+        while self._events:
+            event, piece = self._events[0]
+            if not self.session.event_passed(event):
+                return
+            self._events.popleft()
+            self._passed(event, piece)
+
+    def _empty(self) -> None:
+        self._bury()
+        while self._events:
+            event, piece = self._events.popleft()
+            self.session.check(self.session.own("hipEventSynchronize", event))
+            self._passed(event, piece)
+        for slots in self._free.values():
+            for slot in [slot for slot in slots if slot.piece.whole]:
+                slots.remove(slot)
+                self._drop(slot.piece)
 
     def _fit(self, size: int, stream: StreamState, small: bool) -> Piece | None:
         slots = self._free.get((stream, small))
@@ -187,7 +196,7 @@ class DeviceAllocator:
         base = self._segment(total)
         if base == 0:
             self.stats.retries += 1
-            self.empty()
+            self._empty()
             base = self._segment(total)
         if base == 0:
             self.stats.ooms += 1

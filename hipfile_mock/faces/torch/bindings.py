@@ -234,9 +234,47 @@ _NOT_MODELLED = (
 )
 
 
+def _accelerator() -> dict[str, Any]:
+    """What `torch.accelerator` is written on. Its streams are those of `torch.cuda`."""
+
+    def stream(device: int) -> Any:
+        state = _session().current(device)
+        return torch.cuda.Stream(stream_id=state.id, device_index=state.device, device_type=_CUDA)
+
+    def synchronize(device: int) -> None:
+        session = _session()
+        with session.on(device):
+            _synchronize()
+
+    def memory_info(device: int) -> tuple[int, int]:
+        found: tuple[int, int] = cudart().cudaMemGetInfo(device)
+        return found
+
+    return {
+        "_get_accelerator": lambda check=None: torch.device("cuda"),
+        "_accelerator_getAccelerator": lambda: torch.device("cuda"),
+        "_accelerator_getDeviceIndex": lambda: _session().device,
+        "_accelerator_setDeviceIndex": _set_device,
+        "_accelerator_exchangeDevice": _exchange_device,
+        "_accelerator_maybeExchangeDevice": _exchange_device,
+        "_accelerator_synchronizeDevice": synchronize,
+        "_accelerator_getStream": stream,
+        "_accelerator_setStream": lambda stream: _set_stream(stream.stream_id, stream.device_index, _CUDA),
+        "_accelerator_isAllocatorInitialized": lambda: torch.cuda.is_initialized(),
+        "_accelerator_emptyCache": _empty_cache,
+        "_accelerator_emptyHostCache": lambda: _session().host.empty(),
+        "_accelerator_getMemoryInfo": memory_info,
+        "_accelerator_getDeviceStats": _memory_stats,
+        "_accelerator_resetPeakStats": lambda device: _session().allocators[device].stats.reset_peak(),
+        "_accelerator_resetAccumulatedStats": lambda device: _session().allocators[device].stats.reset_accumulated(),
+        "_accelerator_getDeviceCapability": not_modelled("_accelerator_getDeviceCapability"),
+    }
+
+
 def bindings() -> dict[str, Any]:
     """Attributes for ``torch._C``, by name."""
     return {
+        **_accelerator(),
         **{name: not_modelled(name) for name in _NOT_MODELLED},
         "_has_cuda": True,
         "_cuda_init": _init,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.utils._device
 
-from hipfile_mock.faces.torch import ops  # noqa: F401  the operations register themselves
+from hipfile_mock.faces.torch import indexing, ops  # noqa: F401  the operations register themselves
 from hipfile_mock.faces.torch.bindings import bindings, cudart
 from hipfile_mock.faces.torch.factories import install_factories, pin
 from hipfile_mock.faces.torch.guard import GuardUnavailable, install_guard

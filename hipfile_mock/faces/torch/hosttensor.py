@@ -1,9 +1,9 @@
 """Pinned tensors, whose uses by the host are seen.
 
-A copy with ``non_blocking=True`` returns before it is done, and the mistake that follows is to look at the pinned tensor
-too early. So each operation that reads or writes a pinned tensor on the host is told to the machine: the schedule gets
-a turn, and the observers learn which bytes the host touched. Apart from its type a `PinnedTensor` is the tensor that it
-would be.
+A copy with ``non_blocking=True`` returns before it is done, and the mistake that follows is to look at the pinned
+tensor too early. So each operation that reads or writes a pinned tensor on the host is told to the machine: the
+schedule gets a turn, and the observers learn which bytes the host touched. Apart from its type a `PinnedTensor` is the
+tensor that it would be.
 """
 
 from __future__ import annotations

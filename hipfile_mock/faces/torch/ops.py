@@ -1,4 +1,4 @@
-"""Operations that are more than a kernel over their arguments: memory, copies, values for the host, indexing."""
+"""Operations that are more than a kernel over their arguments: memory, copies, values for the host."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from typing import Any
 
 import torch
 
+from hipfile_mock.faces.torch.calls import META, META_DEVICE, Call, alias
 from hipfile_mock.faces.torch.dlpack import CPU, contiguous
-from hipfile_mock.faces.torch.footprint import accesses, row_spans, rows_of, tensor_spans
+from hipfile_mock.faces.torch.footprint import tensor_spans
 from hipfile_mock.faces.torch.hosttensor import PinnedTensor
-from hipfile_mock.faces.torch.kernels import META, Call, alias, generic, info_of, special
+from hipfile_mock.faces.torch.kernels import generic, special
+from hipfile_mock.faces.torch.opinfo import info_of
 from hipfile_mock.faces.torch.session import Session
 from hipfile_sim.hip.codes import MemcpyKind
 
 __all__: list[str] = []
 
 aten = torch.ops.aten
-_META_DEVICE = torch.device("meta")
 _SET = aten.set_.source_Storage_storage_offset
 
 # ------------------------------------------------------------------------------------------------------------- memory
@@ -40,7 +41,7 @@ def _empty(
     _strided_and_not_pinned(layout, pin_memory)
     if (memory_format is not None and memory_format != torch.contiguous_format) or any(n < 0 for n in size):
         model = aten.empty.memory_format.redispatch(
-            META, size, dtype=dtype, device=_META_DEVICE, memory_format=memory_format
+            META, size, dtype=dtype, device=META_DEVICE, memory_format=memory_format
         )
         stride = model.stride()
     _first_use()
@@ -240,9 +241,7 @@ def _to_copy(
     _strided_and_not_pinned(layout, None)
     dtype = dtype or self.dtype
     device = device if device is not None else self.device
-    shape = aten.empty_strided.default.redispatch(
-        META, self.shape, self.stride(), dtype=self.dtype, device=_META_DEVICE
-    )
+    shape = aten.empty_strided.default.redispatch(META, self.shape, self.stride(), dtype=self.dtype, device=META_DEVICE)
     model = torch.empty_like(shape, dtype=dtype, memory_format=memory_format or torch.preserve_format)
     size, stride = list(model.shape), list(model.stride())
     if device.type == "cuda":
@@ -278,138 +277,3 @@ def _equal(session: Session, self: torch.Tensor, other: torch.Tensor) -> bool:
 def _attention_kernel(session: Session, *args: Any, **kwargs: Any) -> int:
     """The one that is made of simpler operations."""
     return int(torch.nn.attention.SDPBackend.MATH.value)
-
-
-# ------------------------------------------------------------------------------------------------------------- indexing
-
-
-def _traced(
-    session: Session,
-    op: Any,
-    args: tuple[Any, ...],
-    table: torch.Tensor,
-    dims: Sequence[int],
-    indices: Sequence[Any],
-    *,
-    writes: bool,
-    reads: bool,
-    kwargs: dict[str, Any] | None = None,
-) -> Any:
-    """Run an operation that touches the rows of `table` that `indices` choose, and say which rows those were."""
-    kwargs = kwargs or {}
-    info = info_of(op)
-    call = Call(session, op, info, args, kwargs)
-    shapes = op.redispatch(META, *call.map(_meta), **call.map_kwargs(_meta, _META_DEVICE))
-    results = call.results(shapes)
-    fresh = [tensor for tensor, is_new in results if is_new]
-    work = call.ready()
-    targets = [alias(session, tensor) for tensor in fresh]
-    chosen = [index if not index.is_cuda else alias(session, index) for index in indices]
-    size, stride, item, address = list(table.shape), table.stride(), table.element_size(), table.data_ptr()
-    other_reads = [span for tensor in call.reads if tensor is not table for span in tensor_spans(tensor)]
-    other_writes = [span for tensor in (*call.writes, *fresh) if tensor is not table for span in tensor_spans(tensor)]
-
-    def run() -> Any:
-        rows = rows_of(size, stride, dims, chosen)
-        made = work()
-        for target in targets:
-            aten.copy_.default.redispatch(CPU, target, made)
-        if rows is None:
-            return None
-        touched = row_spans(address, size, stride, item, dims, rows)
-        return accesses((*other_reads, *(touched if reads else ())), (*other_writes, *(touched if writes else ())))
-
-    everything = tensor_spans(table)
-    session.launch(
-        call.device,
-        run,
-        (*other_reads, *(everything if reads else ())),
-        (*other_writes, *(everything if writes else ())),
-        info.name,
-        traced=True,
-    )
-    return results[0][0]
-
-
-def _meta(tensor: torch.Tensor) -> torch.Tensor:
-    return aten.empty_strided.default.redispatch(
-        META, tensor.shape, tensor.stride(), dtype=tensor.dtype, device=_META_DEVICE
-    )
-
-
-def _chosen(table: torch.Tensor, indices: Sequence[Any]) -> tuple[list[int], list[torch.Tensor]] | None:
-    """(dimensions, indices) when all of them are integers, else None."""
-    dims = [dim for dim, index in enumerate(indices) if index is not None]
-    found = [indices[dim] for dim in dims]
-    if not dims or any(index.dtype in (torch.bool, torch.uint8) for index in found) or table.numel() == 0:
-        return None
-    return dims, found
-
-
-@special(aten.index.Tensor)
-def _index(session: Session, self: torch.Tensor, indices: Sequence[Any]) -> Any:
-    chosen = _chosen(self, indices)
-    if chosen is None:
-        return generic(session, aten.index.Tensor, (self, indices), {})
-    return _traced(session, aten.index.Tensor, (self, indices), self, *chosen, reads=True, writes=False)
-
-
-@special(aten.index_put_.default, aten._index_put_impl_.default)
-def _index_put(
-    session: Session,
-    self: torch.Tensor,
-    indices: Sequence[Any],
-    values: torch.Tensor,
-    accumulate: bool = False,
-    unsafe: bool = False,
-) -> Any:
-    op = aten._index_put_impl_.default
-    args = (self, indices, values, accumulate, unsafe)
-    chosen = _chosen(self, indices)
-    if chosen is None:
-        return generic(session, op, args, {})
-    return _traced(session, op, args, self, *chosen, reads=accumulate, writes=True)
-
-
-@special(aten.index_select.default)
-def _index_select(session: Session, self: torch.Tensor, dim: int, index: torch.Tensor) -> Any:
-    op, args = aten.index_select.default, (self, dim, index)
-    if self.numel() == 0 or self.dim() == 0:
-        return generic(session, op, args, {})
-    return _traced(session, op, args, self, [dim % self.dim()], [index.reshape(-1)], reads=True, writes=False)
-
-
-@special(aten.index_copy_.default)
-def _index_copy(session: Session, self: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor) -> Any:
-    op, args = aten.index_copy_.default, (self, dim, index, source)
-    if self.numel() == 0 or self.dim() == 0:
-        return generic(session, op, args, {})
-    return _traced(session, op, args, self, [dim % self.dim()], [index.reshape(-1)], reads=False, writes=True)
-
-
-@special(aten.index_add_.default)
-def _index_add(
-    session: Session, self: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor, *, alpha: Any = 1
-) -> Any:
-    op, args = aten.index_add_.default, (self, dim, index, source)
-    if self.numel() == 0 or self.dim() == 0:
-        return generic(session, op, args, {"alpha": alpha})
-    return _traced(
-        session,
-        op,
-        args,
-        self,
-        [dim % self.dim()],
-        [index.reshape(-1)],
-        reads=True,
-        writes=True,
-        kwargs={"alpha": alpha},
-    )
-
-
-@special(aten.index_fill_.int_Scalar)
-def _index_fill(session: Session, self: torch.Tensor, dim: int, index: torch.Tensor, value: Any) -> Any:
-    op, args = aten.index_fill_.int_Scalar, (self, dim, index, value)
-    if self.numel() == 0 or self.dim() == 0:
-        return generic(session, op, args, {})
-    return _traced(session, op, args, self, [dim % self.dim()], [index.reshape(-1)], reads=False, writes=True)

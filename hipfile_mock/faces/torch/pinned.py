@@ -47,7 +47,7 @@ class HostAllocator:
         self.session = session
         self.allocated = Figure()
         self.reserved = Figure()
-        self._lock = threading.RLock()
+        self._lock = threading.Lock()  # not reentrant: a block can be released amid the methods here
         self._dead: deque[_HostBlock] = deque()
         self._free: dict[int, list[_HostBlock]] = {}
         self._live: dict[int, _HostBlock] = {}
@@ -101,10 +101,9 @@ class HostAllocator:
     def _release(self, block: _HostBlock) -> None:
         self._live.pop(block.base, None)
         self._dead.append(block)
-        if self._lock.acquire(blocking=False):
+        if self.session.may_record and self._lock.acquire(blocking=False):
             try:
-                if self.session.may_record:
-                    self._bury()
+                self._bury()
             finally:
                 self._lock.release()
 

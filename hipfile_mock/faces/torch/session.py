@@ -246,8 +246,12 @@ class Session:
 
     @property
     def may_record(self) -> bool:
-        """Whether this thread may put an event into a stream now: it is one of the program's, outside the engine."""
-        return self._thread.known and not self.engine.in_host_function and not getattr(self._thread, "inside", False)
+        """Whether this thread may put an event into a stream now: it is one of the program's, outside the engine.
+
+        A storage can die anywhere, because the garbage collector runs anywhere.
+        """
+        engine = self.engine
+        return self._thread.known and not engine.in_host_function and not engine.lock._is_owned()  # type: ignore[attr-defined]
 
     def record_event(self, stream: StreamState) -> int:
         """An event at this point of `stream`, or 0 when the stream is gone."""

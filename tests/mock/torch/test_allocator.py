@@ -209,3 +209,28 @@ def test_cycles_give_their_memory_back(rig):
     del holder
     gc.collect()
     assert torch.cuda.memory_allocated() == 0
+
+
+def test_storages_may_die_anywhere(any_rig):
+    """The collector runs at every few allocations, so inside the allocator and the engine, too."""
+    threshold = gc.get_threshold()
+    gc.set_threshold(7)
+    side = torch.cuda.Stream()
+    try:
+        for n in range(200):
+            tensor = empty(1000 + 700 * (n % 7))
+            tensor.fill_(n)
+            if n % 3 == 0:
+                with torch.cuda.stream(side):
+                    tensor.add_(1)
+                tensor.record_stream(side)
+            holder = [tensor]
+            holder.append(holder)
+            del holder, tensor
+    finally:
+        gc.set_threshold(*threshold)
+    gc.collect()
+    torch.cuda.synchronize()
+    assert torch.cuda.memory_stats()["active_bytes.all.current"] == 0
+    torch.cuda.empty_cache()
+    assert torch.cuda.memory_reserved() == 0

@@ -251,3 +251,34 @@ def test_what_is_not_modelled_says_so(rig):
         torch.cuda.memory._record_memory_history()
     with pytest.raises(NotImplementedError, match="not modelled"):
         torch.cuda.current_blas_handle()
+
+
+def test_the_generic_accelerator_is_the_same_gpu(rig):
+    assert torch.accelerator.is_available()
+    assert torch.accelerator.current_accelerator() == torch.device("cuda")
+    assert torch.accelerator.device_count() == 2
+    torch.accelerator.set_device_index(1)
+    assert torch.cuda.current_device() == 1
+    with torch.accelerator.device_index(0):
+        assert torch.accelerator.current_device_index() == 0
+        side = torch.cuda.Stream()
+        torch.accelerator.set_stream(side)
+        assert torch.accelerator.current_stream() == side
+        torch.zeros(4, device="cuda")
+        torch.accelerator.synchronize()
+        assert rig.pending(side) == 0
+        torch.cuda.set_stream(torch.cuda.default_stream())
+    assert torch.accelerator.memory_allocated(0) == 0
+    assert torch.accelerator.get_memory_info(0) == torch.cuda.mem_get_info(0)
+
+
+def test_autocast(rig):
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        product = torch.ones(2, 2, device="cuda") @ torch.ones(2, 2, device="cuda")
+    assert product.dtype == torch.bfloat16
+
+
+def test_gradients_are_refused(rig):
+    weight = torch.ones(2, device="cuda", requires_grad=True)
+    with pytest.raises(RuntimeError):
+        (weight * 2).sum().backward()

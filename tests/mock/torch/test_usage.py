@@ -38,7 +38,7 @@ with hipfile.FileHandle(path, os.O_RDONLY | os.O_DIRECT) as fh, \\
         assert io.bytes_done == expected_size[layer] # valid after the stream sync
 """
 
-# The host waits for the event itself, and the compute that still reads `gbuf` is waited for before everything is let go.
+# The host waits for the event itself, and for the compute that still reads `gbuf` before everything is let go.
 CORRECTED = (
     USAGE.replace(
         "        assert io.bytes_done",
