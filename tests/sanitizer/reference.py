@@ -92,14 +92,16 @@ line itself a comment does it: `# hipfile: ignore[race.host-read]`, or `# hipfil
 '''
 
 MIDDLE = """
-Host threads order each other with locks and queues that nobody sees, so by default what the host does is taken to be
-ordered as it happened; between two host threads nothing is reported. `Sanitizer(host_threads="told")` believes in
-`thread_started` and `thread_joined` alone.
+Host threads order each other with locks and queues that nobody sees, and host functions complete operations with
+events and queues. So by default what the host does is taken to be ordered as it happened, and the host knows what a
+host function that has run knows; between two host threads nothing is reported. `Sanitizer(host_threads="told")`
+believes in `thread_started` and `thread_joined` alone.
 
 ## Limitations
 
 - Kernels and torch operations touch what they declare. Bytes that nobody declares are not seen.
-- Slots that C code changes are noticed by their values, when the operation is bound and when it completes.
+- Loads and stores of C code are not seen, so a C program's early reads are not reported. Slots that it changes are
+  noticed by their values, when the operation is bound and when it completes.
 - An event that was recorded more than 4096 submits ago, on a stream that the host never waits for, may stand for a
   slightly later point: a race may be missed, none is made up.
 - One finding for each pair of places; `count` says how often.

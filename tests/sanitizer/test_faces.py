@@ -1,4 +1,4 @@
-"""The catalogue through the ``hipfile`` package and through ``torch.cuda``: the same reports, with the user's lines."""
+"""The catalogue through what people use: the ``hipfile`` package, ``torch.cuda`` and the C functions."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from c_face import CWorld
 from catalogue import PROGRAMS, Program, load
 from faces import PythonWorld, TorchWorld
 
 import hipfile_mock
+from hipfile_sim.native.prefix import NativeUnavailable, prefix
 
 load()
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
@@ -39,8 +41,26 @@ def test_through_torch(program: Program) -> None:
     check(TorchWorld, program)
 
 
+UNSEEN = ("result.early-read", "race.host-read", "race.host-write")
+"""Loads and stores of a C program are seen by nobody."""
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # how the C ABI reports a deadlock
+@pytest.mark.parametrize("program", programs("c"))
+def test_through_the_c_functions(program: Program) -> None:
+    try:
+        prefix()
+    except NativeUnavailable as error:
+        pytest.skip(str(error))
+    with CWorld(schedule=(program.schedules or ("lazy",))[0], **program.options) as w:
+        program.body(w)
+    expected = {program.expected} if program.expected and program.expected not in UNSEEN else set()
+    found = {finding.id for finding in w.sanitizer.findings} | set(getattr(w, "from_child", ()))
+    assert found == expected, w.sanitizer.format(colour=False)
+
+
 def test_most_of_the_catalogue_applies() -> None:
-    for face, least in (("python", 85), ("torch", 75)):
+    for face, least in (("python", 85), ("torch", 75), ("c", 120)):
         applying = programs(face)
         assert len(applying) >= least
         assert sum(bool(p.values[0].expected) for p in applying) >= least // 3

@@ -217,18 +217,25 @@ class Core(State):
         access = command.accesses()[0]
         address = access.start
         if access.write:
-            self._values[address] = self.hb.at(state.id, command.ticket)
+            self._values[address] = self.hb.at(state.id, command.ticket), getattr(command, "value", None)
             for hook in self._on_touched if self.watch_touched else ():
                 hook(Deed(command.lane, command.ticket, command.kind, None, command.site, None), (access,))
             return
-        snapshot = self._values.get(address)
+        snapshot, value = self._values.get(address, (None, None))
         if snapshot is not None:
             self.hb.acquire(state.id, snapshot, Edge.VALUE)
+        if snapshot is None or (value is not None and value != self._word(address, access.length)):
+            self.hb.stamp(self._host)  # a value that nobody was seen to write: host code did, and went on
+            self.hb.acquire(state.id, self.hb.release(self._host), Edge.VALUE)
         left = self._value_waits.get(address, 0) - 1
         if left > 0:
             self._value_waits[address] = left
         else:
             self._value_waits.pop(address, None)
+
+    def _word(self, address: int, length: int) -> int | None:
+        data = None if self.machine is None else self.machine.memory.read(address, length)
+        return None if data is None else int.from_bytes(data, "little")
 
     def waited(self, wait: Wait) -> None:
         name = wait.what.split("(", 1)[0].split(" ", 1)[0]
@@ -270,13 +277,13 @@ class Core(State):
         """Memory that streams wait on, or write values to, is how host and stream order each other, no race."""
         _, start, length, write = access
         if not write:
-            snapshot = self._values.get(start)
-            if snapshot is not None:
-                self.hb.acquire(self.actor(), snapshot, Edge.VALUE)
-            return snapshot is not None
+            held = self._values.get(start)
+            if held is not None:
+                self.hb.acquire(self.actor(), held[0], Edge.VALUE)
+            return held is not None
         waited_on = [address for address in self._value_waits if start <= address < start + length]
         for address in waited_on:
-            self._values[address] = self.hb.release(self.actor())
+            self._values[address] = self.hb.release(self.actor()), None
         return bool(waited_on)
 
     def _host_touch(self, access: Access, deed: Deed) -> None:

@@ -60,7 +60,7 @@ class State(Observer):
         self._functions: dict[int, int] = {}
         self._kernels: dict[int, Command] = {}
         self._inner: set[tuple[int, int]] = set()
-        self._values: dict[int, Snapshot] = {}
+        self._values: dict[int, tuple[Snapshot, int | None]] = {}
         self._value_waits: dict[int, int] = {}
         self._prune_at = PRUNE_AT
         self._work = 0

@@ -45,7 +45,7 @@ def hip_call_in_host_function_goes_through(w: World) -> None:
     cases="C29",
     settings=ONE,
     tidy=False,
-    faces="model c",
+    faces="model",
 )
 def host_functions_wait_for_each_other(w: World) -> None:
     one, two, gate = w.stream(register=False), w.stream(register=False), threading.Event()
@@ -67,7 +67,7 @@ def host_functions_one_after_the_other(w: World) -> None:
     assert order == [1, 2]
 
 
-@wrong("deadlock", twin="value_written_before_the_wait", cases="C32 C29b", tidy=False, faces="model c")
+@wrong("deadlock", twin="value_written_before_the_wait", cases="C32 C29b", tidy=False, faces="model")
 def value_written_after_the_wait(w: World) -> None:
     stream, gate = w.stream(register=False), w.signal()
     w.ok(w.hip.hipStreamWaitValue64(stream, gate, 1))

@@ -346,7 +346,7 @@ def host_function_writes_in_order(w: World) -> None:
     w.sync(stream)
 
 
-@wrong("race.read-write", twin="host_function_writes_in_order", host_threads="told", faces="model c")
+@wrong("race.read-write", twin="host_function_writes_in_order", host_threads="told", faces="model")
 def host_function_writes_unordered(w: World) -> None:
     """Only with "told": a host function that has run may have told the host, and the copy is submitted behind that."""
     block, stage, one, two = w.device(), w.pinned(), w.stream(register=False), w.stream(register=False)

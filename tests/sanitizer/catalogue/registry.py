@@ -31,7 +31,7 @@ class Program:
     cases : tuple of str
         Cases of people's real trouble that it is.
     faces : tuple of str
-        Faces that can run it: ``"model"``; where it applies ``"python"`` (the ``hipfile`` package), ``"torch"``, ``"c"``.
+        Faces that can run it: ``"model"``; where it applies ``"python"`` (package ``hipfile``), ``"torch"``, ``"c"``.
     schedules : tuple of str
         Schedules under which the answer is the same; empty for all.
     options : mapping
