@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from hipfile_sim.observe.observer import Site
 
 Space: TypeAlias = "str | tuple[str, int, int]"
-"""``"mem"`` for every real address, ``("file", st_dev, st_ino)`` for a file's bytes; the explorer has names of its own."""
+"""``"mem"`` for every real address, ``("file", st_dev, st_ino)`` for a file's bytes; the explorer has its own names."""
 
 MEM = "mem"
 SLOW = 1

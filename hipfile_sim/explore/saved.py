@@ -70,4 +70,4 @@ def _value(text: str) -> object:
         hash(value)
     except (ValueError, SyntaxError, TypeError):
         return text
-    return value  # type: ignore[no-any-return]
+    return value

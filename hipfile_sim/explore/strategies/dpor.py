@@ -2,12 +2,12 @@
 
 Two runs that differ only in the order of independent transitions give the same result, so one of them is enough. While
 a run goes on, every race in it (two dependent transitions that nothing orders) asks for a run in which they come the
-other way round, at the choice where that was still possible. Sleep sets cut off runs that would only repeat a known one.
+other way round, at the choice where that was still possible. Sleep sets cut off runs that would only repeat another.
 The method is source-DPOR of Abdulla, Aronis, Jonsson and Sagonas (POPL 2014).
 
-Two things go beyond it. A wait on a value in memory can become impossible again, so what comes before it is not hidden by
-what made it possible last, and one that never ran still races with what made it impossible. And a program that fails
-leaves work behind: that work is run after its end, only to see what it races with.
+Two things go beyond it. A wait on a value in memory can become impossible again, so what comes before it is not hidden
+by what made it possible last, and one that never ran still races with what made it impossible. And a program that
+fails leaves work behind: that work is run after its end, only to see what it races with.
 """
 
 from __future__ import annotations
@@ -172,6 +172,8 @@ class Dpor(Strategy):
     def coverage(self, runs: int) -> str:
         orders = f"{self.orders:,} orders" if self.orders else "orders, too many to count"
         part = "" if self.shard is None else f"shard {self.shard[0]}/{self.shard[1]} of "
+        if self.exhausted and self.orders == 1:
+            return f"{part}the only order"
         if self.exhausted:
             return (
                 f"{part}all {orders}, {runs:,} after reduction" if self.reduce else f"{part}all {orders}, {runs:,} run"
