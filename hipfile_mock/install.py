@@ -232,17 +232,15 @@ class PackageFace:
         self._own: dict[str, ModuleType] = {}
         self._layers: list[_Layer] = []
 
-    def _entries(self) -> dict[str, Any]:
-        names = [name for name in sys.modules if name in self.packages or name.startswith(self._prefixes)]
-        return {name: sys.modules[name] for name in names}
-
-    def _replace(self, modules: dict[str, Any]) -> None:
-        """Make `modules` the only entries of these packages; remember the modules that were loaded meanwhile."""
-        for name, module in self._entries().items():
+    def _take_out(self) -> dict[str, Any]:
+        """Remove the entries of these packages, and return them; remember those that are the face's own."""
+        near, packages, prefixes = self.packages, self.packages, self._prefixes
+        names = [n for n in sys.modules if n.startswith(near) and (n in packages or n.startswith(prefixes))]
+        entries = {name: sys.modules.pop(name) for name in names}
+        for name, module in entries.items():
             if (getattr(module, "__file__", None) or "").startswith(self._folders):
                 self._own[name] = module
-            del sys.modules[name]
-        sys.modules.update(modules)
+        return entries
 
     def _bind(self) -> None:
         if self._layers:
@@ -252,9 +250,8 @@ class PackageFace:
 
     def install(self, machine: Any) -> Undo:
         """Put the packages in place; see `Face.install`."""
-        layer = _Layer(machine, self._entries(), _Finder(str(self.root), self.packages))
-        self._replace({})
-        self._replace(self._own)
+        layer = _Layer(machine, self._take_out(), _Finder(str(self.root), self.packages))
+        sys.modules.update(self._own)
         add_finder(layer.finder)
         self._layers.append(layer)
         self._bind()
@@ -272,5 +269,6 @@ class PackageFace:
         if index < len(self._layers):  # left out of turn: the one above inherits what to restore
             self._layers[index].before = layer.before
         else:
-            self._replace(layer.before)
+            self._take_out()
+            sys.modules.update(layer.before)
         self._bind()

@@ -301,7 +301,7 @@ def test_observers_are_told() -> None:
             self.names.append(call.name)
 
     calls = Calls()
-    with fake(observers=[calls], strict=None):
+    with fake(observers=[calls], strict=None, faces=("hipfile",)):
         import hipfile
 
         hipfile.get_version()
@@ -475,7 +475,7 @@ def best(repeat: int, body: Any) -> float:
 
 def test_entry_and_exit_take_under_two_milliseconds() -> None:
     def body() -> None:
-        with fake():
+        with fake(faces=("hipfile", "hip_python")):  # torch, once imported, takes its own time
             import hipfile
 
             hipfile.get_version()
