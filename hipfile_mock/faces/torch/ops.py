@@ -118,14 +118,10 @@ def _resize(
         index = int(self.device.index)
         grown = session.new_tensor([need], None, torch.uint8, index)
         if storage.nbytes():
-            code = session.hip.hipMemcpyAsync(
-                grown.data_ptr(),
-                storage.data_ptr(),
-                storage.nbytes(),
-                MemcpyKind.hipMemcpyDeviceToDevice,
-                session.current(index).handle,
-            )
-            session.check(code)
+            addresses = (grown.data_ptr(), storage.data_ptr(), storage.nbytes())
+            with session.on(index):
+                stream = session.current(index).handle
+                session.check(session.hip.hipMemcpyAsync(*addresses, MemcpyKind.hipMemcpyDeviceToDevice, stream))
         storage = grown.untyped_storage()
     _SET.redispatch(CPU, self, storage, self.storage_offset(), size, stride)
     return self
