@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from hipfile_sim.engine.command import MEM, Access, Command, Lane
 from hipfile_sim.observe.observer import Call, HostAccess, Note, Release, Wait, current_thread
-from hipfile_sim.observe.sanitizer.deeds import Deed, LaneState, Operation
+from hipfile_sim.observe.sanitizer.deeds import Deed
 from hipfile_sim.observe.sanitizer.hb import Edge, Snapshot
+from hipfile_sim.observe.sanitizer.operation import LaneState, Operation
 from hipfile_sim.observe.sanitizer.state import LOOK_EVERY, State
 
 if TYPE_CHECKING:

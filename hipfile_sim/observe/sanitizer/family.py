@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from hipfile_sim.engine.command import Access, Command
 from hipfile_sim.observe.observer import Call, HostAccess, Note, Release
-from hipfile_sim.observe.sanitizer.deeds import Clash, Deed, Operation
+from hipfile_sim.observe.sanitizer.deeds import Clash, Deed
+from hipfile_sim.observe.sanitizer.operation import Operation
 
 if TYPE_CHECKING:
     from hipfile_sim.hip.memory import Block

@@ -7,10 +7,12 @@ from typing import Any
 
 from hipfile_sim.engine.command import MEM, Command, Lane, Space
 from hipfile_sim.observe.observer import Call, Observer, Site, current_thread
-from hipfile_sim.observe.sanitizer.deeds import Clash, Deed, LaneState, Names, Operation, SlotIndex
+from hipfile_sim.observe.sanitizer.deeds import Clash, Deed
 from hipfile_sim.observe.sanitizer.family import Family
 from hipfile_sim.observe.sanitizer.findings import Place
 from hipfile_sim.observe.sanitizer.hb import Edge, HappensBefore, Snapshot
+from hipfile_sim.observe.sanitizer.names import Names
+from hipfile_sim.observe.sanitizer.operation import LaneState, Operation, SlotIndex
 from hipfile_sim.observe.sanitizer.shadow import Shadow
 
 LOOK_EVERY = 1024

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hipfile_sim.engine.command import Command
 from hipfile_sim.observe.observer import Call, Note, Site
-from hipfile_sim.observe.sanitizer.deeds import Operation
 from hipfile_sim.observe.sanitizer.family import Family
 from hipfile_sim.observe.sanitizer.findings import Place, declare
+from hipfile_sim.observe.sanitizer.operation import Operation
 from hipfile_sim.observe.sanitizer.state import State
 
 UNREGISTERED = declare(

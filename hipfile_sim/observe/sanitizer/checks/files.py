@@ -6,9 +6,10 @@ import posix
 
 from hipfile_sim.engine.command import MEM, Space
 from hipfile_sim.observe.observer import Call, HostAccess, Note
-from hipfile_sim.observe.sanitizer.deeds import Deed, Operation
+from hipfile_sim.observe.sanitizer.deeds import Deed
 from hipfile_sim.observe.sanitizer.family import Family
 from hipfile_sim.observe.sanitizer.findings import Place, declare
+from hipfile_sim.observe.sanitizer.operation import Operation
 from hipfile_sim.observe.sanitizer.state import State
 
 CLOSED = declare(
@@ -76,7 +77,7 @@ class Files(Family):
     def _buffer(self, call: Call) -> None:
         pointer = call.args.get("pointer", 0)
         for op in self.core.in_flight():
-            if op.call.args.get("pointer") == pointer and op.registered_buffer:
+            if op.pointer == pointer and op.registered_buffer:
                 effect = "the library refuses with 5030 and the buffer stays registered"
                 self._deregistered(op, call, f"buffer {pointer:#x}", effect)
                 return
@@ -97,7 +98,7 @@ class Files(Family):
             self._descriptor(note)
         elif note.id == "result.hidden-errno":
             op = self.core.op_of(note.objects.get("operation"))
-            if op is not None and op.call.seq in self._lost:
+            if op is not None and op.seq in self._lost:
                 return  # its descriptor is gone, and that was said
             self.core.report(DETAIL, note.message, () if op is None else (op.place(),), fix=DETAIL_FIX)
 
@@ -110,7 +111,7 @@ class Files(Family):
         except OSError:
             id = CLOSED
         ops = [op for op in self.core.pending() if op.handle == file.handle]
-        self._lost.update(op.call.seq for op in ops)
+        self._lost.update(op.seq for op in ops)
         places = (ops[0].place(),) if ops else (Place("use", "synchronous operation", note.site),)
         name = ops[0].file_path if ops else f"handle {file.handle:#x}"
         now = "now means another file" if id == REUSED else "is closed"

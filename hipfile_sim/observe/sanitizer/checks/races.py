@@ -80,7 +80,7 @@ def _ends(clash: Clash) -> tuple[tuple[Deed, bool], tuple[Deed, bool]]:
 def _program_order(clash: Clash) -> tuple[Deed, Deed]:
     """What the program asked for first, first: the order in which it happened to run means nothing."""
     one, two = clash.earlier, clash.later
-    if one.op is not None and two.op is not None and two.op.call.seq < one.op.call.seq:
+    if one.op is not None and two.op is not None and two.op.seq < one.op.seq:
         return two, one
     if (
         one.site is not None

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from hipfile_sim.engine.command import MEM, Access, Command
 from hipfile_sim.observe.observer import Note, Release
-from hipfile_sim.observe.sanitizer.deeds import SLOT, SLOT_NAMES, Clash, Deed, Operation
+from hipfile_sim.observe.sanitizer.deeds import Clash, Deed
 from hipfile_sim.observe.sanitizer.family import Family
 from hipfile_sim.observe.sanitizer.findings import Place, declare
+from hipfile_sim.observe.sanitizer.operation import SLOT, SLOT_NAMES, Operation
 
 EARLY_READ = declare(
     "result.early-read",
@@ -147,7 +148,7 @@ class Slots(Family):
 
     def _reused(self, op: Operation, second: Operation | None, other: Deed) -> None:
         first, later = op, second
-        if second is not None and second.call.seq < op.call.seq:
+        if second is not None and second.seq < op.seq:
             first, later = second, op
         place = later.place() if later is not None else other.place("submit")
         for one in (first, later):

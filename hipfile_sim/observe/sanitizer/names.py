@@ -1,0 +1,93 @@
+"""The names of things: blocks of memory and files."""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from typing import TYPE_CHECKING
+
+from hipfile_sim.engine.command import MEM, Space
+
+if TYPE_CHECKING:
+    from hipfile_sim.hip.memory import Block
+    from hipfile_sim.observe.sanitizer.operation import Operation
+
+
+class Names:
+    """Blocks of memory and files, by address and number."""
+
+    __slots__ = ("_bases", "_blocks", "_device_end", "_device_start", "files", "internal")
+
+    def __init__(self) -> None:
+        self._bases: list[int] = []
+        self._blocks: dict[int, Block] = {}
+        self._device_start = self._device_end = 0
+        self.files: dict[Space, str] = {}
+        """Names of files."""
+        self.internal: set[int] = set()
+        """Bases of blocks that the library allocated for itself."""
+
+    def add(self, block: Block, internal: bool) -> None:
+        """A block came into being."""
+        if block.base not in self._blocks:
+            insort(self._bases, block.base)
+        self._blocks[block.base] = block
+        if block.kind == "device":
+            self._device_start = min(self._device_start or block.base, block.base)
+            self._device_end = max(self._device_end, block.base + block.size)
+        if internal:
+            self.internal.add(block.base)
+        else:
+            self.internal.discard(block.base)
+
+    def remove(self, block: Block) -> None:
+        """A block is gone."""
+        if self._blocks.pop(block.base, None) is not None:
+            self._bases.remove(block.base)
+            self.internal.discard(block.base)
+
+    def find(self, address: int) -> Block | None:
+        """The live block that contains `address`."""
+        index = bisect_right(self._bases, address) - 1
+        if index >= 0:
+            block = self._blocks[self._bases[index]]
+            if address < block.base + block.size:
+                return block
+        return None
+
+    def find_device(self, address: int) -> Block | None:
+        """The live block of device memory that contains `address`; quick where there is none near."""
+        if not self._device_start <= address < self._device_end:
+            return None
+        block = self.find(address)
+        return block if block is not None and block.kind == "device" else None
+
+    def live(self) -> list[Block]:
+        """Blocks that the program allocated and has not freed."""
+        return [self._blocks[base] for base in self._bases if base not in self.internal]
+
+    def name_file(self, op: Operation) -> None:
+        """Learn the name of the file of `op`, and tell it."""
+        name = self.files.get(op.file_space)
+        if name is None:
+            fd = op.object.file.client_fd
+            try:
+                name = op.object.driver.files.path(fd)
+            except OSError:
+                pass
+            name = self.files[op.file_space] = name or f"descriptor {fd}"
+        op.file_path = name
+
+    def file(self, space: Space) -> str:
+        """The name of a file."""
+        return self.files.get(space) or f"file {space[1]}:{space[2]}"
+
+    def describe(self, space: Space, start: int, end: int) -> str:
+        """A range of bytes, for people."""
+        if space != MEM:
+            return f"bytes {start} to {end} of {self.file(space)}"
+        block = self.find(start)
+        if block is None:
+            return f"{end - start} bytes of host memory at {start:#x}"
+        where = f", allocated at {block.site}" if block.site else ""
+        low, high = start - block.base, end - block.base
+        return f"bytes {low} to {high} of {block.kind} block {block.id} ({block.size} bytes{where})"
