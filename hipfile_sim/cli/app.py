@@ -22,6 +22,8 @@ class Entry(NamedTuple):
 COMMANDS = {
     "run": Entry("run", "Run a Python program on an emulated GPU, unchanged."),
     "exec": Entry("exec_cmd", "Run any program with the emulated libraries in place of ROCm's."),
+    "explore": Entry("explore", "Run a program under many orders of its GPU work and find one that breaks it."),
+    "replay": Entry("replay", "Repeat the run that a token stands for."),
     "prefix": Entry(
         "prefix_cmd", "Print a folder that looks like ROCm: libraries, headers, CMake and pkg-config files."
     ),

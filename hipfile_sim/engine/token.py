@@ -94,6 +94,7 @@ class TokenSchedule(Schedule):
         self.token = token
         self.passive, self.pairs = decode(token)
         self._next = 0
+        self.mismatch: TokenMismatch | None = None
 
     def fresh(self) -> Schedule:
         return TokenSchedule(self.token)
@@ -105,17 +106,19 @@ class TokenSchedule(Schedule):
 
     def check_used(self) -> None:
         """Raise `TokenMismatch` when the program ended before the token did."""
+        if self.mismatch is not None:  # and the program carried on
+            raise self.mismatch
         if self.unused:
             raise TokenMismatch(self._next, f"{self.unused} more choices", "the end of the run")
 
     def choose(self, point: Point) -> int:
         step = self._next
         found = f"{len(point.options)} options at {point.what}"
-        if step >= len(self.pairs):
-            raise TokenMismatch(step, "the run to be over", found)
-        choice, options = self.pairs[step]
+        choice, options = self.pairs[step] if step < len(self.pairs) else (0, 0)
         if options != len(point.options):
-            raise TokenMismatch(step, f"{options} options", found)
+            expected = f"{options} options" if options else "the run to be over"
+            self.mismatch = TokenMismatch(step, expected, found)
+            raise self.mismatch
         self._next += 1
         return choice
 

@@ -8,6 +8,7 @@ from hipfile_sim.explore.result import Exploration, ExplorationError, Failure
 from hipfile_sim.explore.run import Body, Run, World
 from hipfile_sim.explore.strategies import STRATEGIES, make_strategy
 from hipfile_sim.explore.strategies.base import NondeterminismError, Strategy
+from hipfile_sim.explore.testing import explore_test, shard_from_xdist
 
 __all__ = [
     "STRATEGIES",
@@ -20,8 +21,10 @@ __all__ = [
     "Strategy",
     "World",
     "explore",
+    "explore_test",
     "make_strategy",
     "outcomes",
+    "shard_from_xdist",
 ]
 
 

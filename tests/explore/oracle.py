@@ -167,7 +167,7 @@ class Oracle:
         return state._replace(file=_put(file, offset, byte))
 
     def _run_publish(self, state: State, number: int) -> State:
-        offset, byte = state.flights[number]
+        byte = state.flights[number][1]
         return state._replace(slots=_put(state.slots, number, (state.slots[number][0], int(byte >= 0))))
 
     # -- the host ----------------------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """Random small programs as data, and how to run one on a machine. `oracle` says what they may do, without a machine.
 
-An operation of the host is a tuple that begins with its name. Memory is cells of one byte: of the device, pinned, signals
-(pinned or on the device) and of a file. What a run gives is the log of everything that the host saw, and all memory at
-the end.
+An operation of the host is a tuple that begins with its name. Memory is cells of one byte: of the device, pinned,
+signals (pinned or on the device) and of a file. What a run gives is the log of everything that the host saw, and all
+memory at the end.
 """
 
 from __future__ import annotations
@@ -301,7 +301,9 @@ WEIGHTS: dict[str, dict[str, float]] = {
         "kernel": 4, "copy_out": 1.5, "copy_in": 1, "record": 1, "wait": 1, "sync": 1, "sync_event": 0.5,
         "read": 1, "peek": 0.5, "poke": 0.6, "query": 0.5, "query_event": 0.5, "hostfn": 0.5, "look": 0.4,
     },
-    "values": {"kernel": 3, "write_value": 3, "wait_value": 2.5, "signal": 0.7, "record": 0.5, "wait": 0.5, "sync": 0.5},
+    "values": {
+        "kernel": 3, "write_value": 3, "wait_value": 2.5, "signal": 0.7, "record": 0.5, "wait": 0.5, "sync": 0.5,
+    },
     "files": {
         "kernel": 3, "io_read": 1, "io_write": 1, "record": 1, "wait": 1, "sync": 1, "bytes_done": 0.8,
         "set_offset": 0.5, "file": 0.3,

@@ -21,8 +21,8 @@ LARGEST = {
     "files": 700,
     "blocks": 100,
 }
-"""Schedules of the largest program of a kind. What the host can see has no independent work to leave out, so larger ones
-take long; the fuzz test has them."""
+"""Schedules of the largest program of a kind. Where the host can see all work there is little to leave out, so larger
+programs take long; the fuzz test has them."""
 
 
 def reduced(program, scratch, limit=None):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hipfile_sim.engine.schedules import Point, Schedule
-from hipfile_sim.explore.strategies.base import Strategy
+from hipfile_sim.explore.strategies.base import NondeterminismError, Strategy
 
 if TYPE_CHECKING:
     from hipfile_sim.explore.run import Run
@@ -18,9 +18,8 @@ class _Path(Schedule):
 
     def __init__(self, path: list[int]) -> None:
         self.path = path
-        self.seen: list[
-            tuple[tuple[int, ...], int, int | None]
-        ] = []  # (lanes offered, index chosen, lane of the last step)
+        self.seen: list[tuple[tuple[int, ...], int, int | None]] = []
+        """(lanes offered, index chosen, lane of the step before)."""
         self._last: int | None = None
 
     def fresh(self) -> Schedule:
@@ -29,11 +28,18 @@ class _Path(Schedule):
     def choose(self, point: Point) -> int:
         lanes = tuple(option.lane for option in point.options)
         step = len(self.seen)
-        if step < len(self.path) and self.path[step] < len(lanes):
+        if len(lanes) == 1:
+            index = 0
+        elif step < len(self.path):
             index = self.path[step]
+            if index >= len(lanes):
+                raise NondeterminismError(
+                    f"choice {step} at {point.what} offered more before than {len(lanes)} options"
+                )
         else:
             index = lanes.index(self._last) if self._last in lanes else 0
-        self.seen.append((lanes, index, self._last))
+        if len(lanes) > 1:
+            self.seen.append((lanes, index, self._last))
         self._last = lanes[index]
         return index
 
@@ -59,18 +65,19 @@ class Bounded(Strategy):
         self._running: _Path | None = None
 
     def next(self) -> Schedule | None:
-        if not self._stack:
-            if self._level >= self.bound or not self._next_level:
-                self.exhausted = True
-                return None
-            self._level += 1
-            self._stack, self._next_level = self._next_level[::-1], []
+        if self.exhausted:
+            return None
         self._running = _Path(self._stack.pop())
         return self._running
 
     def ended(self, run: Run) -> None:
         path = self._running
         assert path is not None
+        self._running = None
+        if len(path.seen) < len(path.path):
+            raise NondeterminismError(
+                f"the program ended after {len(path.seen)} choices where it made at least {len(path.path)} before"
+            )
         preemptions = 0
         for step, (lanes, index, last) in enumerate(path.seen):
             going_on = last in lanes
@@ -84,14 +91,33 @@ class Bounded(Strategy):
                         else:
                             self._next_level.append(target)
             preemptions += going_on and lanes[index] != last
+        if not self._stack:
+            if self._level < self.bound and self._next_level:
+                self._level += 1
+                self._stack, self._next_level = self._next_level[::-1], []
+            else:
+                self.exhausted = True
 
     def save(self) -> dict[str, Any]:
-        return {"level": self._level, "stack": self._stack, "next": self._next_level}
+        stack = self._stack if self._running is None else [*self._stack, self._running.path]
+        return {
+            "bound": self.bound,
+            "level": self._level,
+            "stack": stack,
+            "next": self._next_level,
+            "over": self.exhausted,
+        }
 
     def load(self, saved: dict[str, Any]) -> None:
+        if saved["bound"] != self.bound:
+            raise ValueError(f"it has the bound {saved['bound']}, this search {self.bound}")
         self._level, self._stack, self._next_level = saved["level"], saved["stack"], saved["next"]
+        self.exhausted = saved["over"]
 
     def coverage(self, runs: int) -> str:
+        if self.exhausted and not self._next_level:
+            return f"all {runs:,} schedules, none of which has more than {self._level} preemptions"
         if self.exhausted:
-            return f"all schedules with at most {self.bound} preemptions, {runs:,} runs"
-        return f"{runs:,} schedules, not yet all with {self._level} preemptions"
+            return f"all {runs:,} schedules with at most {self.bound} preemptions"
+        below = f"all with fewer than {self._level} preemptions and " if self._level else ""
+        return f"{runs:,} schedules: {below}some with {self._level}"
