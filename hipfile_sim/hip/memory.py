@@ -123,11 +123,12 @@ class Memory:
         index = bisect_right(self._bases, block.base) - 1
         del self._bases[index]
         block.freed = True
+        private = block.base in self.internal
         self.internal.discard(block.base)
         if block.kind == REGISTERED:
             return
         self._charge(block, -block.size)
-        if self.settings.poison is not None:
+        if self.settings.poison is not None and not private:  # nobody can hold a pointer to a private block
             if block.size <= _POISON_AT_FREE:
                 self._fill(block.base, block.size)
             else:
