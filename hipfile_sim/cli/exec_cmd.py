@@ -33,7 +33,7 @@ def _checked(ctx: click.Context, param: click.Parameter, value: str | None) -> s
 @click.command(context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})
 @click.option("--profile", callback=_checked, metavar="RELEASE", help="Release of hipFile (default: the newest).")
 @click.option("--schedule", callback=_checked, metavar="NAME[:ARG]",
-              help="threads (default): one real thread a stream; or a schedule of the deterministic engine.")  # fmt: skip
+              help="threads (default): one real thread a stream; or a schedule of the step engine.")  # fmt: skip
 @click.option("--devices", type=click.IntRange(0, 64), metavar="N", help="How many GPUs there are (default: 2).")
 @click.option("--config", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
               help="TOML file with everything else, faults included; options win over it.")  # fmt: skip

@@ -63,7 +63,7 @@ def loaded_libraries() -> tuple[Loaded, ...]:
 
 
 def real_libraries() -> tuple[Path, ...]:
-    """Real libraries that are loaded, or that a client would find: in packages, ``ROCM_PATH``, ``ROCM_HOME``, /opt/rocm."""
+    """Real libraries, loaded or to be found by a client: in packages, ``ROCM_PATH``, ``ROCM_HOME``, /opt/rocm."""
     found = [library.path for library in loaded_libraries() if not library.emulated]
     folders = [Path(value) / "lib" for name in ("ROCM_PATH", "ROCM_HOME") if (value := os.environ.get(name))]
     folders.append(Path("/opt/rocm/lib"))
@@ -83,8 +83,8 @@ def activate(
 ) -> Iterator[Activated]:
     """While the block runs, the emulated libraries answer whoever asks for ``libamdhip64.so`` or ``libhipfile.so``.
 
-    They are loaded under both of their names, and ``ROCM_PATH`` leads to them, so that HIP-Python, ``ctypes.CDLL`` by bare
-    name and extensions that link to them need nothing else. Blocks may be nested. The libraries stay loaded afterwards.
+    They are loaded under both of their names, and ``ROCM_PATH`` leads to them, so that HIP-Python, ``ctypes.CDLL`` by
+    bare name and extensions that link to them need nothing else. Blocks may be nested. The libraries stay loaded.
 
     Parameters
     ----------

@@ -3,8 +3,8 @@
 C hands over integers and takes back a code, a pair or nothing (``src/core.h``). Everything behind a client's pointer is
 read and written by the kernel's copy (``hip/hostmem.py``), so a wild pointer is an error code.
 
-The machine is made by the first call, from ``config.py``; or it is one that `use` was given. The list stays the same object
-for the life of the process: a change of machine changes its items.
+The machine is made by the first call, from ``config.py``; or it is one that `use` was given. The list stays the same
+object for the life of the process: a change of machine changes its items.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ HIPFILE_SONAME = "libhipfile.so.0"
 
 _FLAGS = [
     *("-std=c11", "-O2", "-fPIC", "-fvisibility=hidden", "-fno-strict-aliasing", "-Wall", "-Wextra"),
-    # A parameter that a shim does not look at is the normal case in `extra.c`; nodelete: Python and thread ends point here.
+    # A parameter that is not looked at is the normal case in `extra.c`. nodelete: Python and thread ends point here.
     *("-Wno-unused-parameter", "-shared", "-Wl,-z,nodelete", "-Wl,-z,defs", "-Wl,--no-as-needed", "-Wl,-z,now"),
 ]
 

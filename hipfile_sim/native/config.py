@@ -12,19 +12,19 @@ The file::
     profile = "0.5"
     schedule = "seeded:7"
     devices = 2
-    trace = "out.trace.json"          # Chrome trace, written when the program ends
-    include = "base.toml"             # another such file; what stands here wins
+    trace = "out.trace.json"  # Chrome trace, written when the program ends
+    include = "base.toml"  # another such file; what stands here wins
 
-    [hip]                             # HipSettings by name
+    [hip]  # HipSettings by name
     device_memory = 1073741824
 
-    [environment]                     # what hipFile reads in place of the process's own variables
+    [environment]  # what hipFile reads in place of the process's own variables
     HIPFILE_FORCE_COMPAT_MODE = "true"
 
-    [setup]                           # "module:function", called with the machine before the first call
+    [setup]  # "module:function", called with the machine before the first call
     call = ["my_tests.faults:every_seventh_read"]
 
-    [[faults]]                        # other sections go to the entry point of that name in "hipfile_sim.config"
+    [[faults]]  # other sections go to the entry point of that name in "hipfile_sim.config"
     ...
 """
 

@@ -82,7 +82,7 @@ def _structure(name: str, layout: structs.Layout) -> str:
 
 _STATISTICS = "".join(
     [
-        "\n/* -- statistics (layout not verified: order of the fields as in the release, all numbers of 64 bits) -- */\n\n",
+        "\n/* -- statistics (fields in the release's order; that all numbers have 64 bits is not verified) -- */\n\n",
         f"#define HIPFILE_MAX_GPUS {structs.STATS_L3.text.rpartition('[')[2].rstrip(']')}\n\n",
         _structure("hipFileOpCounter_t", structs.STATS_L1.nested["hipFileOpCounter_t"]),
         "\n",
@@ -102,7 +102,7 @@ def _hip_values() -> dict[str, object]:
     errors: dict[str, object] = {
         member.name: member.value for member in hip_codes.HipError if member.name != "hipErrorNotPermitted"
     }
-    flags = {
+    flags: dict[str, int] = {
         **hip_codes.StreamFlag.__members__,
         **hip_codes.EventFlag.__members__,
         **hip_codes.HostMallocFlag.__members__,
@@ -169,5 +169,7 @@ def render(profile: Profile) -> dict[str, str]:
     for template in sorted(_INCLUDE.rglob("*.in")):
         name = str(template.relative_to(_INCLUDE))
         known = values.get(name, hip)
-        texts[name.removesuffix(".in")] = re.sub(r"@([A-Z_]+)@", lambda m, k=known: str(k[m[1]]), template.read_text())  # type: ignore[misc]
+        parts = re.split(r"@([A-Z_]+)@", template.read_text())  # text, name, text, name, ..., text
+        parts[1::2] = [str(known[part]) for part in parts[1::2]]
+        texts[name.removesuffix(".in")] = "".join(parts)
     return texts

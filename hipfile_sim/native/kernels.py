@@ -108,7 +108,8 @@ class Kernels:
 
     def _touched(self, kernel: _Kernel, values: list[bytes]) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
         """What the kernel may touch: from each pointer to the end of its allocation. Nothing better is known."""
-        reads, writes = [], []
+        reads: list[tuple[int, int]] = []
+        writes: list[tuple[int, int]] = []
         for value, mode in zip(values, kernel.modes, strict=True):
             if mode in (_READ, _WRITE) and len(value) == 8:
                 pointer = int.from_bytes(value, "little")

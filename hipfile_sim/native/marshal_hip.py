@@ -1,7 +1,7 @@
 """HIP functions whose arguments are more than values in and values out, and those that follow from others.
 
-Each function takes the machine and returns what the library calls: C arguments in, a code out. All others need no entry:
-``bridge.py`` derives them from their line in ``table_hip.py``.
+Each function takes the machine and returns what the library calls: C arguments in, a code out. All others need no
+entry: ``bridge.py`` derives them from their line in ``table_hip.py``.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def hipDeviceGetName(machine: Machine) -> Function:
 def hipGetDevicePropertiesR0600(machine: Machine) -> Function:
     def call(out: int, device: int) -> HipError:
         code, properties = machine.hip.hipGetDeviceProperties(device)
-        if code:
+        if properties is None:
             return code
         mine = {field.name.replace("_", ""): getattr(properties, field.name) for field in fields(properties)}
         values = {name: mine.get(name.lower()) for name in structs.DEVICE_PROP.fields}
@@ -188,7 +188,7 @@ def _read_text(address: int, most: int) -> str | None:
 def hipDeviceGetUuid(machine: Machine) -> Function:
     def call(out: int, device: int) -> HipError:
         code, properties = machine.hip.hipGetDeviceProperties(device)
-        if code:
+        if properties is None:
             return code
         return _SUCCESS if hostmem.write(out, bytes(properties.uuid)[:16].ljust(16, b"\0")) else _INVALID
 

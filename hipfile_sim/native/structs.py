@@ -62,7 +62,7 @@ class Field(NamedTuple):
 
     offset: int
     format: str
-    count: int
+    count: int  # type: ignore[assignment]  # the name of a tuple method, and the right name here
 
 
 class Layout:
@@ -81,6 +81,7 @@ class Layout:
         self.nested = dict(nested or {})
         self.fields: dict[str, Field] = {}
         self.align = 1
+        self.size = 0
         offset = 0
         for declaration in self.declarations():
             found = _MEMBER.match(declaration)
@@ -204,7 +205,6 @@ BATCH_PARAMS = Layout(
 
 BATCH_EVENT = Layout("void *cookie; hipFileStatus_t status; size_t ret")
 """``hipFileIOEvents_t``."""
-
 
 
 def _statistics(record: type, nested: Mapping[str, Layout]) -> Layout:

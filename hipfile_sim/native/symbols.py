@@ -140,6 +140,6 @@ def parse(line: str) -> Symbol:
 
 
 def parse_table(text: str) -> tuple[Symbol, ...]:
-    """Every line of a table; blank lines and ``#`` lines are for the reader."""
-    lines = (line.strip() for line in text.splitlines())
+    """Every line of a table; an indented line goes on with the one before; blank and ``#`` lines are for the reader."""
+    lines = (line.strip() for line in text.replace("\n    ", " ").splitlines())
     return tuple(parse(line) for line in lines if line and not line.startswith("#"))

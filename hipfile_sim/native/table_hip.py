@@ -77,7 +77,8 @@ hipError_t hipMemcpyHtoDAsync(hipDeviceptr_t dst, const void *src, size_t sizeBy
 hipError_t hipMemcpyDtoHAsync(void *dst, hipDeviceptr_t src, size_t sizeBytes, hipStream_t stream)
 hipError_t hipMemcpyDtoDAsync(hipDeviceptr_t dst, hipDeviceptr_t src, size_t sizeBytes, hipStream_t stream)
 hipError_t hipMemcpyPeer(void *dst, int dstDeviceId, const void *src, int srcDeviceId, size_t sizeBytes)
-hipError_t hipMemcpyPeerAsync(void *dst, int dstDeviceId, const void *src, int srcDevice, size_t sizeBytes, hipStream_t stream = 0)
+hipError_t hipMemcpyPeerAsync(void *dst, int dstDeviceId, const void *src, int srcDevice, size_t sizeBytes,
+    hipStream_t stream = 0)
 hipError_t hipMemset(void *dst, int value, size_t sizeBytes)
 hipError_t hipMemsetAsync(void *dst, int value, size_t sizeBytes, hipStream_t stream = 0)
 hipError_t hipMemsetD8(hipDeviceptr_t dest, unsigned char value, size_t count)
@@ -86,7 +87,8 @@ hipError_t hipMemsetD8Async(hipDeviceptr_t dest, unsigned char value, size_t cou
 # -- streams
 hipError_t hipStreamCreate(out hipStream_t *stream) undo=hipStreamDestroy
 hipError_t hipStreamCreateWithFlags(out hipStream_t *stream, unsigned int flags) undo=hipStreamDestroy
-hipError_t hipStreamCreateWithPriority(out hipStream_t *stream, unsigned int flags, int priority) undo=hipStreamDestroy
+hipError_t hipStreamCreateWithPriority(out hipStream_t *stream, unsigned int flags,
+    int priority) undo=hipStreamDestroy
 hipError_t hipDeviceGetStreamPriorityRange(opt int *leastPriority, opt int *greatestPriority)
 hipError_t hipStreamDestroy(hipStream_t stream)
 hipError_t hipStreamSynchronize(hipStream_t stream)
@@ -100,8 +102,10 @@ hipError_t hipStreamAddCallback(hipStream_t stream, hipStreamCallback_t callback
 hipError_t hipLaunchHostFunc(hipStream_t stream, hipHostFn_t fn, void *userData)
 hipError_t hipStreamWriteValue32(hipStream_t stream, void *ptr, uint32_t value, unsigned int flags)
 hipError_t hipStreamWriteValue64(hipStream_t stream, void *ptr, uint64_t value, unsigned int flags)
-hipError_t hipStreamWaitValue32(hipStream_t stream, void *ptr, uint32_t value, unsigned int flags, uint32_t mask = 0xFFFFFFFFu)
-hipError_t hipStreamWaitValue64(hipStream_t stream, void *ptr, uint64_t value, unsigned int flags, uint64_t mask = 0xFFFFFFFFFFFFFFFFull)
+hipError_t hipStreamWaitValue32(hipStream_t stream, void *ptr, uint32_t value, unsigned int flags,
+    uint32_t mask = 0xFFFFFFFFu)
+hipError_t hipStreamWaitValue64(hipStream_t stream, void *ptr, uint64_t value, unsigned int flags,
+    uint64_t mask = 0xFFFFFFFFFFFFFFFFull)
 
 # -- events
 hipError_t hipEventCreate(out hipEvent_t *event) undo=hipEventDestroy
@@ -113,9 +117,11 @@ hipError_t hipEventSynchronize(hipEvent_t event)
 hipError_t hipEventElapsedTime(out float *ms, hipEvent_t start, hipEvent_t stop)
 hipError_t hipEventDestroy(hipEvent_t event)
 
-# -- kernels that are host functions (docs/contributing/add-a-c-symbol.md says what they may do)
-hipError_t hipfileSimKernelRegister(const void *function, const void *call, const size_t *sizes, const unsigned char *modes, unsigned int count)
-hipError_t hipLaunchKernel(const void *function_address, dim3 numBlocks, dim3 dimBlocks, void **args, size_t sharedMemBytes, hipStream_t stream)
+# -- kernels that are host functions (docs/how-to/run-a-c-program.md says what they may do)
+hipError_t hipfileSimKernelRegister(const void *function, const void *call, const size_t *sizes,
+    const unsigned char *modes, unsigned int count)
+hipError_t hipLaunchKernel(const void *function_address, dim3 numBlocks, dim3 dimBlocks, void **args,
+    size_t sharedMemBytes, hipStream_t stream)
 
 # -- per-thread default stream forms: as above, with the null stream meaning the thread's own
 hipError_t hipMemcpy_spt(void *dst, const void *src, size_t sizeBytes, hipMemcpyKind kind)
@@ -127,10 +133,12 @@ hipError_t hipStreamSynchronize_spt(hipStream_t stream)
 hipError_t hipStreamGetPriority_spt(hipStream_t stream, out int *priority)
 hipError_t hipStreamWaitEvent_spt(hipStream_t stream, hipEvent_t event, unsigned int flags)
 hipError_t hipStreamGetFlags_spt(hipStream_t stream, out unsigned int *flags)
-hipError_t hipStreamAddCallback_spt(hipStream_t stream, hipStreamCallback_t callback, void *userData, unsigned int flags)
+hipError_t hipStreamAddCallback_spt(hipStream_t stream, hipStreamCallback_t callback, void *userData,
+    unsigned int flags)
 hipError_t hipEventRecord_spt(hipEvent_t event, hipStream_t stream)
 hipError_t hipLaunchHostFunc_spt(hipStream_t stream, hipHostFn_t fn, void *userData)
-hipError_t hipLaunchKernel_spt(const void *function_address, dim3 numBlocks, dim3 dimBlocks, void **args, size_t sharedMemBytes, hipStream_t stream)
+hipError_t hipLaunchKernel_spt(const void *function_address, dim3 numBlocks, dim3 dimBlocks, void **args,
+    size_t sharedMemBytes, hipStream_t stream)
 
 # -- look-up, and what compilers emit around kernels
 hipError_t hipGetProcAddress(const char *symbol, void **pfn, int hipVersion, uint64_t flags, void *symbolStatus) in=C

@@ -27,18 +27,23 @@ hipFileError_t hipFileBufDeregister(const void *buffer_base)
 
 # -- synchronous I/O
 ssize_t hipFileRead(hipFileHandle_t fh, void *buffer_base, size_t size, hoff_t file_offset, hoff_t buffer_offset)
-ssize_t hipFileWrite(hipFileHandle_t fh, const void *buffer_base, size_t size, hoff_t file_offset, hoff_t buffer_offset)
+ssize_t hipFileWrite(hipFileHandle_t fh, const void *buffer_base, size_t size, hoff_t file_offset,
+    hoff_t buffer_offset)
 
 # -- asynchronous I/O
-hipFileError_t hipFileReadAsync(hipFileHandle_t fh, void *buffer_base, size_t *size_p, hoff_t *file_offset_p, hoff_t *buffer_offset_p, ssize_t *bytes_read_p, hipStream_t stream)
-hipFileError_t hipFileWriteAsync(hipFileHandle_t fh, void *buffer_base, size_t *size_p, hoff_t *file_offset_p, hoff_t *buffer_offset_p, ssize_t *bytes_written_p, hipStream_t stream)
+hipFileError_t hipFileReadAsync(hipFileHandle_t fh, void *buffer_base, size_t *size_p, hoff_t *file_offset_p,
+    hoff_t *buffer_offset_p, ssize_t *bytes_read_p, hipStream_t stream)
+hipFileError_t hipFileWriteAsync(hipFileHandle_t fh, void *buffer_base, size_t *size_p, hoff_t *file_offset_p,
+    hoff_t *buffer_offset_p, ssize_t *bytes_written_p, hipStream_t stream)
 hipFileError_t hipFileStreamRegister(hipStream_t stream, unsigned int flags)
 hipFileError_t hipFileStreamDeregister(hipStream_t stream)
 
 # -- batches
 hipFileError_t hipFileBatchIOSetUp(hipFileBatchHandle_t *batch_idp, unsigned int max_nr)
-hipFileError_t hipFileBatchIOSubmit(hipFileBatchHandle_t batch_idp, unsigned int nr, hipFileIOParams_t *iocbp, unsigned int flags)
-hipFileError_t hipFileBatchIOGetStatus(hipFileBatchHandle_t batch_idp, unsigned int min_nr, unsigned int *nr, hipFileIOEvents_t *iocbp, struct timespec *timeout)
+hipFileError_t hipFileBatchIOSubmit(hipFileBatchHandle_t batch_idp, unsigned int nr, hipFileIOParams_t *iocbp,
+    unsigned int flags)
+hipFileError_t hipFileBatchIOGetStatus(hipFileBatchHandle_t batch_idp, unsigned int min_nr, unsigned int *nr,
+    hipFileIOEvents_t *iocbp, struct timespec *timeout)
 hipFileError_t hipFileBatchIOCancel(hipFileBatchHandle_t batch_idp)
 void hipFileBatchIODestroy(hipFileBatchHandle_t batch_idp)
 

@@ -1,4 +1,4 @@
-"""Write the fuzz program from the symbol tables: a call of every function with values picked for each kind of argument."""
+"""Write the fuzz program from the symbol tables: every function, with values picked for each kind of argument."""
 
 from __future__ import annotations
 
@@ -33,12 +33,14 @@ static uint64_t next(rng *r) {
     return r->s * 0x2545F4914F6CDD1Dull;
 }
 static uint64_t pick_size(rng *r) {
-    static const uint64_t sizes[] = {0, 1, 7, 8, 4096, 65536, MIB, 1ull << 40, 1ull << 63, ~0ull, ~0ull - 4095, 0x7ffff000};
+    static const uint64_t sizes[] = {0, 1, 7, 8, 4096, 65536, MIB, 1ull << 40, 1ull << 63, ~0ull, ~0ull - 4095,
+                                     0x7ffff000};
     uint64_t v = next(r);
     return v % 4 ? sizes[(v >> 8) % (sizeof sizes / sizeof *sizes)] : (v >> 8) % (2 * MIB);
 }
 static int64_t pick_int(rng *r) {
-    static const int64_t ints[] = {0, 0, 0, 1, 1, 2, 3, 4, 7, 8, 15, 16, 128, 129, -1, -2, 1 << 30, INT32_MAX, INT32_MIN};
+    static const int64_t ints[] = {0, 0, 0, 1, 1, 2, 3, 4, 7, 8, 15, 16, 128, 129, -1, -2, 1 << 30,
+                                   INT32_MAX, INT32_MIN};
     uint64_t v = next(r);
     return v % 8 ? ints[(v >> 8) % (sizeof ints / sizeof *ints)] : (int64_t)(int32_t)(v >> 16);
 }
@@ -151,7 +153,12 @@ int main(int argc, char **argv) {
 }
 """
 
-_HELPERS = {"hipError_t": "hip_code", "hipFileError_t": "file_code", "ssize_t": "count_code", "const char *": "text_code"}
+_HELPERS = {
+    "hipError_t": "hip_code",
+    "hipFileError_t": "file_code",
+    "ssize_t": "count_code",
+    "const char *": "text_code",
+}
 
 
 def _value(symbol: Symbol, arg: Arg) -> str:
@@ -161,7 +168,8 @@ def _value(symbol: Symbol, arg: Arg) -> str:
     if arg.ctype in ("hipHostFn_t", "hipStreamCallback_t"):
         return f"({ctype})(uintptr_t)pick_function(r)"
     if arg.kind == "pointer":
-        return f"({ctype})(uintptr_t){'nowhere' if symbol.name in NOWHERE_ONLY and arg.name == 'ptr' else 'pick_pointer'}(r)"
+        pick = "nowhere" if symbol.name in NOWHERE_ONLY and arg.name == "ptr" else "pick_pointer"
+        return f"({ctype})(uintptr_t){pick}(r)"
     return f"({ctype}){'pick_size' if arg.ctype in ('size_t', 'uint64_t', 'hoff_t') else 'pick_int'}(r)"
 
 
@@ -173,5 +181,11 @@ def source() -> str:
         call = f"{symbol.name}({', '.join(_value(symbol, arg) for arg in symbol.args)})"
         helper = _HELPERS.get(symbol.returns)
         cases.append(f'    case {number}: {f"""{helper}("{symbol.name}", {call})""" if helper else call}; break;')
-    body = "static void one(rng *r) {\n    switch (next(r) % " + str(len(symbols)) + ") {\n" + "\n".join(cases) + "\n    }\n}\n"
+    body = (
+        "static void one(rng *r) {\n    switch (next(r) % "
+        + str(len(symbols))
+        + ") {\n"
+        + "\n".join(cases)
+        + "\n    }\n}\n"
+    )
     return HEAD + body + TAIL

@@ -1,4 +1,4 @@
-"""Random faults under the driver: short transfers, EINTR, EIO, ENOSPC. Set up by ``[setup] call`` of a configuration."""
+"""Random faults under the driver: short transfers, EINTR, EIO, ENOSPC. For ``[setup] call``."""
 
 from __future__ import annotations
 

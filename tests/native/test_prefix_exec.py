@@ -58,7 +58,8 @@ def test_cmake(native_prefix: Path, tmp_path: Path) -> None:
     (tmp_path / "p.cpp").write_text(SOURCE)
     (tmp_path / "CMakeLists.txt").write_text(
         "cmake_minimum_required(VERSION 3.21)\nproject(p LANGUAGES CXX)\nfind_package(hip REQUIRED)\n"
-        "find_package(hipfile 0.4 REQUIRED)\nadd_executable(p p.cpp)\ntarget_link_libraries(p hipfile::hipfile hip::host)\n"
+        "find_package(hipfile 0.4 REQUIRED)\nadd_executable(p p.cpp)\n"
+        "target_link_libraries(p hipfile::hipfile hip::host)\n"
     )
     made = run(["cmake", "-S", tmp_path, "-B", tmp_path / "b", f"-DCMAKE_PREFIX_PATH={native_prefix}"])
     assert made.returncode == 0, made.stderr
@@ -77,7 +78,8 @@ def test_signal_is_the_programs(native_prefix: Path) -> None:
 
 
 def test_environment_of_exec(native_prefix: Path) -> None:
-    done = execute("sh", "-c", 'echo "$ROCM_PATH $HIPFILE_SIM_PROFILE $HIPFILE_SIM_DEVICES $A"; echo "$LD_LIBRARY_PATH"',
+    script = 'echo "$ROCM_PATH $HIPFILE_SIM_PROFILE $HIPFILE_SIM_DEVICES $A"; echo "$LD_LIBRARY_PATH"'
+    done = execute("sh", "-c", script,
                    options=["--profile", "0.5.0", "--devices", "3", "--env", "A=1 2"],
                    env={"LD_LIBRARY_PATH": "/x"})  # fmt: skip
     assert done.stdout.splitlines() == [f"{native_prefix} 0.5 3 1 2", f"{native_prefix}/lib:/x"]

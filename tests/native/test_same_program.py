@@ -1,4 +1,4 @@
-"""One program, two faces: the Python methods and the C symbols give the same bytes, counts and codes in every release."""
+"""One program, two faces: Python methods and C symbols give the same bytes, counts and codes in every release."""
 
 from __future__ import annotations
 
@@ -106,13 +106,15 @@ def face(kind: type, profile: str, schedule: str) -> Iterator[Any]:
 small = st.integers(0, 5000)
 sizes = st.one_of(small, small, small, st.sampled_from([0, 1, 4096, BUFFER, BUFFER + 1, FILE, 1 << 40, (1 << 64) - 1]))
 offsets = st.one_of(small, small, small, st.sampled_from([0, 4096, FILE - 7, -1, -4096, FILE + 1, (1 << 63) - 1]))
+asynchronous = st.sampled_from(["hipFileReadAsync", "hipFileWriteAsync"])
+of_a_stream = st.sampled_from(["hipFileStreamDeregister", "hipStreamSynchronize", "hipStreamQuery", "hipStreamDestroy"])
 steps = st.one_of(
     st.tuples(st.sampled_from(["hipFileRead", "hipFileWrite"]), st.integers(0, 3), sizes, offsets, offsets),
-    st.tuples(st.sampled_from(["hipFileReadAsync", "hipFileWriteAsync"]), st.integers(0, 3), sizes, offsets, offsets, st.integers(0, 3)),
+    st.tuples(asynchronous, st.integers(0, 3), sizes, offsets, offsets, st.integers(0, 3)),
     st.tuples(st.just("change"), st.integers(0, 3), st.sampled_from([0, 1, 2]), st.integers(0, FILE)),
     st.tuples(st.just("register"), st.integers(0, 3), st.sampled_from([0, 1, 1, 1, 2, 3, 77]), st.booleans()),
     st.tuples(st.just("hipFileStreamRegister"), st.integers(0, 3), st.integers(0, 17)),
-    st.tuples(st.sampled_from(["hipFileStreamDeregister", "hipStreamSynchronize", "hipStreamQuery", "hipStreamDestroy"]), st.integers(0, 3)),
+    st.tuples(of_a_stream, st.integers(0, 3)),
     st.tuples(st.just("hipFileBufRegister"), st.integers(-1, 4), sizes),
     st.tuples(st.just("hipFileBufDeregister"), st.integers(-1, 4)),
     st.tuples(st.just("hipFileHandleDeregister"), st.integers(0, 3)),
@@ -141,7 +143,10 @@ def play(face: Any, program: list[tuple[Any, ...]], path: str, prepared: bool) -
     try:
         if prepared:
             handles[:2] = [face.register(1, fd)[1], face.register(1, second)[1]]
-            log += [face.call("hipFileBufRegister", pointers[0], BUFFER, 0), face.call("hipFileStreamRegister", streams[1], 7)]
+            log += [
+                face.call("hipFileBufRegister", pointers[0], BUFFER, 0),
+                face.call("hipFileStreamRegister", streams[1], 7),
+            ]
         for name, *args in program:
             if name == "change":
                 slots[args[0]][args[1]] = args[2]

@@ -26,12 +26,14 @@ def test_libraries_export_the_tables_and_nothing_else(native_prefix: Path) -> No
     hip = exported(native_prefix / "lib" / "libamdhip64.so")
     by_hand = {name for name in hip if name.startswith("__hip")}
     own = {"hipfile_sim_call", "hipfile_sim_caller", "hipfile_sim_control"}
-    assert hip - by_hand - own == {s.name for s in HIP if not s.name.startswith("__")} | {n for n, _ in shims.UNMODELLED}
+    assert hip - by_hand - own == {s.name for s in HIP if not s.name.startswith("__")} | {
+        n for n, _ in shims.UNMODELLED
+    }
     assert exported(native_prefix / "lib" / "libhipfile.so") == {symbol.name for symbol in HIPFILE}
 
 
 def test_every_call_of_the_model_has_a_symbol() -> None:
-    """Runtime.CALLS and Driver.CALLS are the model's own registries; names that are not C functions start differently."""
+    """Runtime.CALLS and Driver.CALLS are the model's own registries; what is no C function is named differently."""
     names = {symbol.name for symbol in (*HIP, *HIPFILE)}
     plain = {"hipGetDeviceProperties": "hipGetDevicePropertiesR0600"}
     for name in (*Runtime.CALLS, *Driver.CALLS):

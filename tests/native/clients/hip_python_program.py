@@ -1,4 +1,6 @@
-"""A program of HIP-Python's documented calls, run unchanged on the emulated libraries. argv[1] is a folder to work in."""
+"""A program of HIP-Python's documented calls. argv[1] is a folder to work in."""
+
+# ruff: noqa: PT018
 
 import ctypes
 import os

@@ -1,5 +1,7 @@
 """The published `hipfile` package on the emulated libraries. argv[1] is a folder to work in."""
 
+# ruff: noqa: PT017, PT018
+
 import ctypes
 import os
 import sys

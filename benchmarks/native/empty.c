@@ -1,0 +1,4 @@
+int bench_empty(unsigned flags) {
+    (void)flags;
+    return 0;
+}
