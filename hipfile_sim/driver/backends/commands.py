@@ -27,9 +27,9 @@ from hipfile_sim.driver.operations import (
     CpuCopyAll,
     MemcpyKernel,
     OpCommand,
-    RunIO,
 )
 from hipfile_sim.driver.streams import Bounce
+from hipfile_sim.driver.whole import RunIO
 from hipfile_sim.hip.codes import HipError
 from hipfile_sim.observe.observer import call_site
 
