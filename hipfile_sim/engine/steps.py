@@ -257,6 +257,8 @@ class StepEngine(Engine):
 
     def _starve(self, targets: Sequence[Marker], what: str) -> None:
         """Nothing can move. Wait for another thread or a running host function, or give up."""
+        if all(lane.completed >= ticket for lane, ticket in targets):
+            return  # another thread has moved them while this one let go of the lock
         if not self._help_possible():
             raise self._deadlock(what, targets)
         steps = self.steps

@@ -22,6 +22,7 @@ from typing import Any
 
 from hipfile_sim.driver.codes import HipFileStatus, IOResult, OpError, hip_status
 from hipfile_sim.driver.profiles import NEWEST
+from hipfile_sim.engine.steps import StepEngine
 from hipfile_sim.hip import hostmem
 from hipfile_sim.hip.codes import HipError
 from hipfile_sim.machine import Machine
@@ -43,6 +44,7 @@ _own: Machine | None = None  # made by a first call
 _config: config.Config | None = None
 _trace: Any = None
 _library = ""
+_embedded = False  # a C program started this interpreter
 _failed = False
 
 _CLOSING, _IN_FLIGHT, _EMBEDDED = 1, 2, 3  # operations of hipfile_sim_control
@@ -58,7 +60,7 @@ def bind(names: str, library: str) -> list[Function]:
     ImportError
         The library was built from other tables than this package has.
     """
-    global _library
+    global _embedded, _library
     mine = [symbol.name for symbol in _symbols]
     if names.split() != mine:
         raise ImportError(
@@ -67,12 +69,13 @@ def bind(names: str, library: str) -> list[Function]:
         )
     with _lock:
         _library = library
+        _embedded = bool(ctypes.CDLL(library).hipfile_sim_control(_EMBEDDED))
         if not _functions:
             _functions[:] = [_starter(index) for index in range(len(_symbols))]
             if _machine is not None:
                 _install(_machine)
             observer.foreign_site = CallerSites(library).site
-            if not ctypes.CDLL(library).hipfile_sim_control(_EMBEDDED):
+            if not _embedded:
                 atexit.register(_before_exit)  # an embedded interpreter is never finalised; C calls `finish`
     return _functions
 
@@ -234,6 +237,8 @@ def _refusal(symbol: Symbol, first: Callable[[], None] = lambda: None) -> Functi
 
 
 def _install(target: Machine) -> None:
+    if _embedded and isinstance(target.engine, StepEngine):
+        target.engine.foreign_threads = True  # threads of a C program can bring progress, and Python does not know them
     _functions[:] = [
         _late(index, target) if symbol.name.startswith("hipFile") else _function(symbol, target)
         for index, symbol in enumerate(_symbols)
