@@ -134,15 +134,16 @@ class Core(State):
         self.slots.add(op)
 
     def started(self, command: Command) -> None:
-        state = self._lanes[command.lane.index]
         deps = command.deps
-        if not deps:
-            self.hb.start(state.id, command.ticket)
-        else:
+        if not deps and not command.external and command.kind != "kernel":
+            return  # nothing happens between start and finish: both are done then
+        state = self._lanes[command.lane.index]
+        after: list[tuple[int, int, Edge]] = []
+        if deps:
             first = Edge.EVENT_WAIT if command.kind == "wait" else Edge.NULL_STREAM
             after = [(self.lane_state(lane).id, ticket, Edge.NULL_STREAM) for lane, ticket in deps]
             after[0] = (after[0][0], after[0][1], first)
-            self.hb.start(state.id, command.ticket, after)
+        self.hb.start(state.id, command.ticket, after)
         if command.external:
             self._functions[command.lane.index] = self.hb.begin_function(state.id)
             if not self._told:
@@ -155,6 +156,9 @@ class Core(State):
         lane = command.lane
         state = self._lanes[lane.index]
         kind = command.kind
+        at_once = not command.deps and not command.external and kind != "kernel"
+        if at_once:
+            self.hb.step(state.id, command.ticket)
         if command.external:
             if not self._told:
                 self.overheard()
@@ -176,7 +180,8 @@ class Core(State):
                         hook(op, command, accesses)
                 if op.last == command.ticket and not op.open:
                     self._op_done(op)
-        self.hb.finish(state.id)
+        if not at_once or kind == "wait_value":
+            self.hb.finish(state.id)
 
     def _op_done(self, op: Operation) -> None:
         if not op.done:
@@ -199,12 +204,11 @@ class Core(State):
         if self._inner and (key := (command.lane.index, ticket)) in self._inner:
             self._inner.discard(key)  # a copy inside the library: its own host memory is nobody's business
             accesses = [access for access in accesses if self.names.find(access.start) is not None]
+        shadow_access = self.shadow.access
         for space, start, length, write in accesses:
             if start == bounce and bounce:
                 continue
-            found = self.shadow.access(
-                space, start, start + length, write, actor=number, clock=ticket, known=known, me=me, info=deed
-            )
+            found = shadow_access(space, start, start + length, write, number, ticket, known, me, deed)
             if found:
                 self._clash(found, deed, write, space)
         if self.watch_touched:
@@ -292,9 +296,8 @@ class Core(State):
         actor = self.actor()
         hb = self.hb
         clock = hb.stamp(actor)
-        found = self.shadow.access(
-            space, start, start + length, write, actor=actor, clock=clock, known=hb.clocks(actor), me=actor, info=deed
-        )
+        known = hb.clocks(actor)
+        found = self.shadow.access(space, start, start + length, write, actor, clock, known, actor, deed)
         if found:
             self._clash(found, deed, write, space)
         if self.watch_touched:

@@ -94,7 +94,7 @@ class _Lane(_Actor):
         self.active = False
         self.function = -1
         self.heard: Snapshot | None = None
-        self.pending: deque[Snapshot | None] = deque()
+        self.pending: deque[tuple[int, Snapshot]] = deque()
         self.tickets: list[int] = [0]
         self.versions: list[Clocks] = [self.clocks]
 
@@ -192,26 +192,43 @@ class HappensBefore:
 
     def enqueue(self, host: int, lane: int, ticket: int) -> None:
         """`host` submits command `ticket` of `lane`. Tickets of a lane come in order, from 1."""
-        queue = self._lanes[lane].pending
-        queue.append(self.release(host) if self._on[Edge.ENQUEUE] else None)
+        snapshot = self._actors[host].released
+        if snapshot is None:
+            snapshot = self.release(host)
+        self._lanes[lane].pending.append((ticket, snapshot))
 
     def start(self, lane: int, ticket: int, after: Iterable[tuple[int, int, Edge]] = ()) -> None:
         """Command `ticket` of `lane` begins, after the commands ``(lane, ticket, edge)`` of `after`."""
+        actor = self._step(lane, ticket)
+        actor.active = True
+        for other, number, edge in after:
+            if self._on[edge] and other != lane and actor.clocks.get(other, -1) < number:
+                self._acquire(lane, actor, self.at(other, number))
+        self._keep(actor)
+
+    def step(self, lane: int, ticket: int) -> None:
+        """`start` and `finish` in one, for a command that waits for no other stream."""
+        self._keep(self._step(lane, ticket))
+
+    def _step(self, lane: int, ticket: int) -> _Lane:
         actor = self._lanes[lane]
         if not self.stream_order:
             actor.clocks = {}
             actor.heard = None
         actor.clock = ticket
-        actor.active = True
-        snapshot = actor.pending.popleft() if actor.pending else None
-        if snapshot is not None and snapshot is not actor.heard:
-            actor.heard = snapshot
-            self._acquire(lane, actor, snapshot)
-        for other, number, edge in after:
-            if self._on[edge] and other != lane and actor.clocks.get(other, -1) < number:
-                self._acquire(lane, actor, self.at(other, number))
+        pending = actor.pending
+        if pending and pending[0][0] == ticket:  # not so for what was queued before anybody watched
+            snapshot = pending.popleft()[1]
+            if snapshot is not actor.heard and self._on[Edge.ENQUEUE]:
+                actor.heard = snapshot
+                self._acquire(lane, actor, snapshot)
+        return actor
+
+    @staticmethod
+    def _keep(actor: _Lane) -> None:
+        """Remember what the lane knows from this ticket on, if that is new."""
         if actor.versions[-1] is not actor.clocks:
-            actor.tickets.append(ticket)
+            actor.tickets.append(actor.clock)
             actor.versions.append(actor.clocks)
             if len(actor.tickets) > HISTORY_LIMIT:
                 _thin(actor)
@@ -220,9 +237,7 @@ class HappensBefore:
         """The running command of `lane` ended."""
         actor = self._lanes[lane]
         actor.active = False
-        if actor.versions[-1] is not actor.clocks:
-            actor.tickets.append(actor.clock)
-            actor.versions.append(actor.clocks)
+        self._keep(actor)
 
     def begin_function(self, lane: int) -> int:
         """User code begins to run as the current command of `lane`: the actor that stands for it."""
@@ -273,11 +288,6 @@ class HappensBefore:
         """The clock of an actor."""
         return self._actors[number].clock
 
-    def submitted_by(self, lane: int) -> Snapshot | None:
-        """Who submitted the next command of `lane`, as it was then."""
-        queue = self._lanes[lane].pending
-        return queue[0] if queue else None
-
     def heard_since(self, lane: int, snapshot: Snapshot) -> bool:
         """Whether `lane` knows of user code, on a host or on a stream, that ran after `snapshot` was taken."""
         clocks = self._lanes[lane].clocks
@@ -307,10 +317,8 @@ class HappensBefore:
                 lower(number, lane.clocks)
                 if lane.function >= 0:
                     lower(lane.function, self._actors[lane.function].clocks)
-            for snapshot in lane.pending:
-                if snapshot is None:
-                    lower(-1, {})
-                elif id(snapshot) not in seen:
+            for _, snapshot in lane.pending:
+                if id(snapshot) not in seen:
                     seen.add(id(snapshot))
                     lower(-1, {**snapshot.clocks, snapshot.actor: snapshot.clock})
         return floor

@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 class Names:
     """Blocks of memory and files, by address and number."""
 
-    __slots__ = ("_bases", "_blocks", "_device_end", "_device_start", "files", "internal")
+    __slots__ = ("_bases", "_blocks", "device_span", "files", "internal")
 
     def __init__(self) -> None:
         self._bases: list[int] = []
         self._blocks: dict[int, Block] = {}
-        self._device_start = self._device_end = 0
+        self.device_span = (0, 0)
+        """First and last address of all device memory, live or not."""
         self.files: dict[Space, str] = {}
         """Names of files."""
         self.internal: set[int] = set()
@@ -32,8 +33,8 @@ class Names:
             insort(self._bases, block.base)
         self._blocks[block.base] = block
         if block.kind == "device":
-            self._device_start = min(self._device_start or block.base, block.base)
-            self._device_end = max(self._device_end, block.base + block.size)
+            start, end = self.device_span
+            self.device_span = min(start or block.base, block.base), max(end, block.base + block.size)
         if internal:
             self.internal.add(block.base)
         else:
@@ -56,7 +57,8 @@ class Names:
 
     def find_device(self, address: int) -> Block | None:
         """The live block of device memory that contains `address`; quick where there is none near."""
-        if not self._device_start <= address < self._device_end:
+        start, end = self.device_span
+        if not start <= address < end:
             return None
         block = self.find(address)
         return block if block is not None and block.kind == "device" else None

@@ -89,7 +89,6 @@ class Shadow(Generic[I]):
         start: int,
         end: int,
         write: bool,
-        *,
         actor: int,
         clock: int,
         known: Mapping[int, int],

@@ -210,8 +210,11 @@ class Host(Family):
         return ""
 
     def _slots_in_device_memory(self, call: Call) -> None:
+        args, names = call.args, self.core.names
+        start, end = names.device_span
         for name, slot in _SLOT_PARAMETERS.items():
-            block = self.core.names.find_device(call.args.get(name, 0))
+            address = args.get(name, 0)
+            block = names.find_device(address) if start <= address < end else None
             if block is not None:
                 self.core.report(
                     POINTER,
