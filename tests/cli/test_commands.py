@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -27,6 +29,11 @@ def test_help_teaches(capsys):
     for name, entry in COMMANDS.items():
         assert name in out
         assert entry.help.split()[0] in out
+
+
+def test_the_reference_names_every_command():
+    page = Path(__file__).resolve().parents[2] / "docs" / "reference" / "command-line.md"
+    assert re.findall(r"^\| `(\w+)` \|", page.read_text(), re.M) == list(COMMANDS)
 
 
 def test_version(capsys):
