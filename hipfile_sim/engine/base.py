@@ -50,7 +50,7 @@ class Engine(ABC):
         self.fatal: EngineError | None = None
         self.closed = False
         self._lane_count = 0
-        self._inside = threading.local()
+        self._inside: dict[int, Command] = {}  # thread to the host function that it runs
 
     # -- lanes -------------------------------------------------------------------------------------------------------
 
@@ -131,12 +131,12 @@ class Engine(ABC):
     @property
     def in_host_function(self) -> bool:
         """Whether the calling thread is running a host function."""
-        return getattr(self._inside, "command", None) is not None
+        return bool(self._inside) and threading.get_ident() in self._inside
 
     @property
     def host_function(self) -> Command | None:
         """The host function that the calling thread is running."""
-        return getattr(self._inside, "command", None)
+        return self._inside.get(threading.get_ident()) if self._inside else None
 
     def after_fork(self) -> None:
         """In a forked child: locks that other threads held would never be released, so make new ones."""
@@ -179,11 +179,12 @@ class Engine(ABC):
 
     def _call_external(self, command: Command) -> None:
         """Run user code on the calling thread, marked as a host function."""
-        self._inside.command = command
+        thread = threading.get_ident()
+        self._inside[thread] = command
         try:
             command.run()
         finally:
-            self._inside.command = None
+            del self._inside[thread]
 
     def _deadlock(self, what: str, targets: Sequence[Marker]) -> DeadlockError:
         return DeadlockError(what, wait_graph(self, what, targets))

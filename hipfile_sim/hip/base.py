@@ -91,11 +91,6 @@ class RuntimeBase(Ending):
     def interpose(self, hook: Interpose | None) -> None:
         self.interpose_hook = hook
 
-    @property
-    def watched(self) -> bool:
-        """Whether anything wants to know of calls."""
-        return bool(self.engine.observers) or self.interpose_hook is not None or self.forked
-
     def tell(self, id: str, message: str, *, severity: str = "note", **objects: Any) -> None:
         """Send a `Note` to the observers."""
         observers = self.engine.observers

@@ -73,7 +73,7 @@ def hip_call(
             code: int | None
             engine = self.engine
             record: Call | None = None
-            if self.watched:
+            if engine.observers or self.interpose_hook is not None or self.forked:
                 if engine.observers:
                     self.call_count += 1
                     bound = dict(zip(parameters, args, strict=False)) | kwargs
