@@ -169,3 +169,22 @@ def test_remarks_of_the_model_are_passed_on() -> None:
     found = [finding for finding in w.sanitizer.findings if finding.id == "model.remark"]
     assert len(found) == 1
     assert "[submit.launch-error]" in found[0].message
+
+
+def test_it_may_come_late() -> None:
+    """Commands that were queued before anybody watched are in order with those queued after."""
+    with World() as w:
+        stream, block = w.stream(register=False), w.device()
+        w.machine.remove_observer(w.sanitizer)
+        late = Sanitizer("leak.*=off")
+        w.machine.stall(stream, hold=True)
+        w.kernel(stream, writes=[(block, 64)], name="before")
+        w.machine.add_observer(late)
+        pinned = w.pinned(64)
+        w.poke(pinned, bytes(64))
+        w.copy(block, pinned, stream, 1, 64)
+        w.machine.unstall(stream)
+        w.sync(stream)
+        w.poke(pinned, bytes(64))
+    late.finish()
+    assert not late.findings, late.format()

@@ -222,7 +222,11 @@ def check_program(seed: int, steps: int, collect: bool) -> int:
             done[lane] += 1
             ticket = done[lane]
             node = oracle.node(at[lane], submitter, *(complete[marker] for marker in after))
-            hb.start(lane, ticket, [(other, number, Edge.EVENT_WAIT) for other, number in after])
+            at_once = not after and not function and rng.random() < 0.7
+            if at_once:
+                hb.step(lane, ticket)
+            else:
+                hb.start(lane, ticket, [(other, number, Edge.EVENT_WAIT) for other, number in after])
             compare(lane, node)
             deeds.append((lane, ticket, node))
             if function:
@@ -232,7 +236,8 @@ def check_program(seed: int, steps: int, collect: bool) -> int:
                     compare(actor, node)
                     deeds.append((actor, hb.stamp(actor), node))
                 hb.end_function(lane)
-            hb.finish(lane)
+            if not at_once:
+                hb.finish(lane)
             at[lane] = complete[lane, ticket] = node
         elif what in "sq" and done[lane]:
             ticket = done[lane] if what == "s" else rng.randint(1, done[lane])
