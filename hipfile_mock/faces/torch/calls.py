@@ -88,20 +88,29 @@ class Call:
                     self.writes.append(tensor)
                 if not written or not info.keeps:
                     self.reads.append(tensor)
-        self.device = self._one_device(self.hosts)
+        self.device = self._one_device()
 
-    def _one_device(self, hosts: list[torch.Tensor]) -> int:
+    def _one_device(self) -> int:
         tensors = self.reads + self.writes
         if not tensors:
             return self.session.index(self.kwargs.get("device"))
         first = tensors[0].device
-        for tensor in tensors + [host for host in hosts if host.dim()]:
+        for tensor in tensors + [host for host in self.hosts if host.dim()]:
             if tensor.device != first:
+                name = self.info.name.removeprefix("aten::")
                 raise RuntimeError(
-                    f"Expected all tensors to be on the same device, but found at least two devices, {first} and "
-                    f"{tensor.device}! (when calling {self.info.name})"
+                    f"Expected all tensors to be on the same device, but got {self._argument(tensor)} is on "
+                    f"{tensor.device}, different from other tensors on {first} (when checking argument in method "
+                    f"wrapper_CUDA_{name.removesuffix('.out').replace('.', '_')})"
                 )
         return int(first.index)
+
+    def _argument(self, tensor: torch.Tensor) -> str:
+        """Name of the argument that a tensor came in."""
+        for name, value in (*zip(self.info.names, self.args, strict=False), *self.kwargs.items()):
+            if value is tensor or (isinstance(value, (list, tuple)) and any(item is tensor for item in value)):
+                return str(name)
+        return "a tensor"
 
     # -- what comes out ----------------------------------------------------------------------------------------------
 

@@ -97,8 +97,8 @@ def _factory(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         del kwargs["pin_memory"]
         grad = kwargs.pop("requires_grad", False)
         result = original(*args, **kwargs)
-        if torch.overrides._is_torch_function_mode_enabled() and result.device.type != "cpu":
-            return result
+        if result.device.type != "cpu":
+            raise RuntimeError("Only dense CPU tensors can be pinned")
         return pin(result, copy=copies).requires_grad_(grad)
 
     return make

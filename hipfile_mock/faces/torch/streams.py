@@ -216,7 +216,7 @@ def _event_elapsed_time(self: Any, end_event: Any) -> float:
         raise ValueError("Both events must be recorded before calculating elapsed time.")
     code, milliseconds = session.hip.hipEventElapsedTime(self.cuda_event, end_event.cuda_event)
     if code == HipError.hipErrorNotReady:
-        raise ValueError("Both events must be completed before calculating elapsed time.")
+        raise RuntimeError("Both events must be completed before calculating elapsed time.")
     session.check(code)
     return float(milliseconds)
 
