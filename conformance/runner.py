@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import queue
-import select
 import subprocess
 import sys
 import tempfile
@@ -19,7 +18,7 @@ from typing import Any
 from hipfile_conformance.results import Column, State, TestResult, clause_hash
 from hipfile_conformance.suite.registry import Test, all_tests
 from hipfile_conformance.targets.base import Target, Unavailable
-from hipfile_conformance.worker import run_on_model, run_test
+from hipfile_conformance.worker import readable, run_on_model, run_test
 from hipfile_sim.driver.clauses import all_clauses
 
 __all__ = ["Plan", "run_conformance"]
@@ -252,7 +251,7 @@ class _Worker:
         end = time.monotonic() + seconds
         while b"\n" not in self.buffer:
             left = end - time.monotonic()
-            if left <= 0 or not select.select([self.process.stdout], [], [], left)[0]:
+            if left <= 0 or not readable(self.process.stdout, left):
                 return None
             data = os.read(self.process.stdout.fileno(), 1 << 16)
             if not data:

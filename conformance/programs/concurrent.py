@@ -96,6 +96,7 @@ def perform(t: Kit, program: Program, *, release_in: random.Random | None = None
     start = t.host(size)
     ctypes.memmove(start, pieces(DEVICE), size)
     t.ok(t.hipMemcpy(memory, start, size, 1))
+    t.ok(t.hipDeviceSynchronize())
     ctypes.memmove(pinned, pieces(PINNED), size)
     streams = [0 if kind == 2 else t.stream(kind) for kind in program.streams]
     events = [t.event(2), t.event(2)]

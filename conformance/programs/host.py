@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import subprocess
 import sys
 import tempfile
@@ -17,6 +16,7 @@ from typing import Any
 from hipfile_conformance.kit import Kit
 from hipfile_conformance.programs.concurrent import Program, perform
 from hipfile_conformance.targets.base import Unavailable
+from hipfile_conformance.worker import readable
 
 __all__ = ["Host"]
 
@@ -82,7 +82,7 @@ class Host:
         data = b""
         while not data.endswith(b"\n"):
             left = end - time.monotonic()
-            if left <= 0 or not select.select([process.stdout], [], [], left)[0]:
+            if left <= 0 or not readable(process.stdout, left):
                 self._end()
                 return f"no answer within {LIMIT_S:g} s"
             piece = os.read(process.stdout.fileno(), 1 << 16)

@@ -108,7 +108,8 @@ class World:
         return [code_text(status), at_once]
 
     def do_fill(self, number: int, offset: int, length: int, value: int) -> int:
-        return int(self.t.hipMemset(self.buffers[number] + offset, value, length))
+        codes = self.t.hipMemset(self.buffers[number] + offset, value, length), self.t.hipDeviceSynchronize()
+        return int(codes[0] or codes[1])
 
     def do_event(self, number: int) -> list[int]:
         event = self.t.event()

@@ -45,7 +45,7 @@ def test_capacity(t: Kit) -> None:
     good = {n: "Success" for n in (1, 2, 128)}
     answers = {
         "InvalidValue outside 1..128": {**seen, **good, **dict.fromkeys((0, 129, 4096), "InvalidValue")},
-        "InternalError outside 1..128": {**seen, **good, **dict.fromkeys((0, 129, 4096), "InternalError")},
+        "InternalError outside the range": {**seen, **good, **dict.fromkeys((0, 129, 4096), "InternalError")},
     }
     t.expect("batch.setup.capacity", seen, answers)
     enums = (sorted(map(int, BatchOpcode)), sorted(map(int, BatchMode)), sorted(map(int, BatchStatus)))
@@ -54,6 +54,7 @@ def test_capacity(t: Kit) -> None:
 
 @conformance("batch.setup.null", needs="c", schedules=False)
 def test_setup_null(t: Kit) -> None:
+    t.need(not t.has("real") or t.release != "cufile", "cuFile 1.15.1 dereferences the null pointer and crashes")
     t.open()
     t.hipFileBatchIOSetUp(1)
     t.expect("batch.setup.null", t.target.symbol("hipFileBatchIOSetUp")(None, 4).err, {"InvalidValue": 5022})  # type: ignore[attr-defined]
@@ -78,7 +79,7 @@ def test_nothing(t: Kit) -> None:
             "count 0 accepted; a null array crashes": "Success",
             "InvalidValue": "InvalidValue",
             "InternalError": "InternalError",
-            "BatchSubmitError": "5040",
+            "5040": "5040",
         },
     )
     if not t.has("real"):
@@ -99,7 +100,7 @@ def test_run(t: Kit) -> None:
     both = {11: (COMPLETE, 8 * KIB), 12: (COMPLETE, 100)}
     t.expect("batch.generation", runs, {"stored, never run": {}, "runs on a pool of threads": both, "runs": both})
     answer = "Complete/bytes, Failed/-errno, -code, -5011 or -5030"
-    t.expect("batch.event.result", runs, {"no events": {}, answer: both})
+    t.expect("batch.event.result", runs, {"no events": {}, answer: both, "Complete/bytes, Failed/-5": both})
     moved = t.bytes(pointer + 512, 8 * KIB) == pattern(8 * KIB, 4 * KIB)
     t.expect("batch.run.sync-path", moved, {"never runs": False, "synchronous path": True})
     states = {e.status for e in events}
@@ -136,7 +137,7 @@ def test_refused(t: Kit) -> None:
     batch, handle, pointer = world(t)
     good = BatchOp(pointer, 0, 0, 16, handle, 0, 1)
     gone = 0 if t.has("real") else t.unknown_handle()
-    bad_submit = {"BatchSubmitError": "5040"}
+    bad_submit = {"5040": "5040", "5040 for a negative file offset; the rest fails as an operation": "5040"}
     same = {name: name for name in ("InternalError", "HandleNotRegistered", "HipMemoryTypeInvalid", "InvalidValue")}
     t.code_is("batch.submit.file", code_text(submit(t, batch, good, good._replace(handle=gone))), {**same, **bad_submit})
     host = submit(t, batch, good._replace(pointer=t.pinned(4 * KIB)))
@@ -171,8 +172,8 @@ def test_hip_failure(t: Kit) -> None:
 def test_full(t: Kit) -> None:
     batch, handle, pointer = world(t, 2)
     op = BatchOp(pointer, 0, 0, 16, handle, 0)
-    names = {n: n for n in ("InvalidValue", "BatchFull", "InternalError")}
-    t.code_is("batch.submit.full", code_text(submit(t, batch, op, op, op)), {**names, "BatchSubmitError": "5040"}, "at once")
+    names = {n: n for n in ("InvalidValue", "BatchFull", "InternalError", "5040")}
+    t.code_is("batch.submit.full", code_text(submit(t, batch, op, op, op)), names, "at once")
     if not t.has("real"):
         t.ok(submit(t, batch, op, op))
         t.code_is("batch.submit.full", code_text(submit(t, batch, op)), names, "nothing collected yet")

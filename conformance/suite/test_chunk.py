@@ -79,6 +79,7 @@ def test_ranges_and_end(t: Kit) -> None:
     cases += [(100, size - 50, 33), (64 * KIB, size - 64 * KIB - 1, 1), (16, size, 0), (16, size + 5, 3), (150 * KIB, 100 * KIB, 7)]
     for length, offset, at in cases:
         t.ok(t.hipMemset(pointer, 0xAA, size))
+        t.ok(t.hipDeviceSynchronize())
         slots = Slots(length, offset, at)
         t.ok(t.read(handle, pointer, slots, stream))
         t.finish(stream)
@@ -108,6 +109,7 @@ def test_writes(t: Kit) -> None:
     ctypes.memmove(host, source, size)
     pointer, stream = t.buffer(size), t.stream(register=0)
     t.ok(t.hipMemcpy(pointer, host, size, 1))
+    t.ok(t.hipDeviceSynchronize())  # a copy from pageable memory may still be on its way
     expected = bytearray(b"\xcc" * 4 * KIB)
     for length, offset, at in ((10, 3, 1), (130 * KIB + 1, 1000, 13), (5, 300 * KIB, 7), (64 * KIB, 250 * KIB, 64 * KIB)):
         slots = Slots(length, offset, at)
@@ -327,7 +329,7 @@ def test_large(t: Kit) -> None:
     """64 MiB: several chunks of the default size."""
     t.open()
     size = 64 * MIB
-    handle, pointer, stream = t.handle(content=size), t.buffer(size), t.stream()
+    handle, pointer, stream = t.handle(content=size), t.device(size), t.stream()
     slots = Slots(size)
     t.ok(t.read(handle, pointer, slots, stream))
     t.finish(stream)

@@ -156,7 +156,9 @@ class SimTarget:
         return {"model": f"hipfile_sim {hipfile_sim.__version__}", "profile": profile.title, "schedule": self.schedule}
 
     def close(self) -> None:
-        """Close the machine."""
+        """Close the machine, and the descriptors that the library of a machine that is thrown away would keep."""
+        if "hipfile" in self.machine.__dict__:
+            self.machine.hipfile.state.files.clear()
         self.machine.close()
 
 

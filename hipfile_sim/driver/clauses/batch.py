@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hipfile_sim.driver.clauses.registry import Row
+from hipfile_sim.driver.clauses.registry import SAME, Row
 
 _SETUP = "hipFileBatchIOSetUp"
 _SUBMIT = "hipFileBatchIOSubmit"
@@ -36,7 +36,7 @@ ROWS: tuple[Row, ...] = (
         "test",
         "A batch holds 1 to 128 operations.",
         "InvalidValue outside 1..128",
-        "InternalError outside 1..128",
+        "InvalidValue outside 1..128",
         _SETUP,
     ),
     (
@@ -45,7 +45,7 @@ ROWS: tuple[Row, ...] = (
         "test",
         "A batch can be made while the driver is closed.",
         "Success",
-        "InternalError",
+        "InvalidValue",
         _SETUP,
     ),
     (
@@ -54,7 +54,7 @@ ROWS: tuple[Row, ...] = (
         "test",
         "Submitting nothing.",
         (("0.2", "count 0 accepted; a null array crashes"), ("0.5", "InvalidValue")),
-        "InternalError",
+        "5040",
         _SUBMIT,
         "The model answers InvalidValue where the real library crashes.",
     ),
@@ -64,7 +64,7 @@ ROWS: tuple[Row, ...] = (
         "test",
         "An unknown batch handle.",
         "InvalidValue",
-        "InternalError",
+        "5040",
         _SUBMIT,
     ),
     (
@@ -73,7 +73,7 @@ ROWS: tuple[Row, ...] = (
         "test",
         "More operations than there is room for; what is complete but not collected takes room.",
         (("0.2", "InvalidValue"), ("0.5", "BatchFull")),
-        "InternalError",
+        "5040",
         _SUBMIT,
     ),
     (
@@ -82,7 +82,7 @@ ROWS: tuple[Row, ...] = (
         "test",
         "One bad operation refuses them all.",
         "nothing accepted",
-        None,
+        SAME,
         _SUBMIT,
     ),
     (
@@ -91,7 +91,7 @@ ROWS: tuple[Row, ...] = (
         "test",
         "An operation with an unknown file handle.",
         (("0.2", "InternalError"), ("0.5", "HandleNotRegistered")),
-        "InternalError",
+        "5040",
         _SUBMIT,
     ),
     (
@@ -127,7 +127,7 @@ ROWS: tuple[Row, ...] = (
         "code",
         "An operation is checked: base, buffer offset, range, handle, file offset, opcode, mode, in this order.",
         "InvalidValue",
-        "InternalError",
+        "5040 for a negative file offset; the rest fails as an operation",
         _SUBMIT,
     ),
     (
@@ -139,14 +139,14 @@ ROWS: tuple[Row, ...] = (
         None,
         _SUBMIT,
     ),
-    ("batch.submit.flags", "must", "code", "Flags are ignored.", "ignored", None, _SUBMIT),
+    ("batch.submit.flags", "must", "code", "Flags are ignored.", "ignored", SAME, _SUBMIT),
     (
         "batch.submit.copied",
         "must",
         "code",
         "Parameters are copied at submit.",
         "copied",
-        None,
+        SAME,
         _SUBMIT,
     ),
     (
@@ -155,7 +155,7 @@ ROWS: tuple[Row, ...] = (
         "code",
         "An operation runs as synchronous I/O does, with selection and failover.",
         (("0.2", "never runs"), ("0.5", "synchronous path")),
-        None,
+        SAME,
         _SUBMIT,
     ),
     (
@@ -164,7 +164,7 @@ ROWS: tuple[Row, ...] = (
         "code",
         "An event is complete with its bytes, or failed with a negated errno or code; a HIP error is -5011.",
         (("0.2", "no events"), ("0.5", "Complete/bytes, Failed/-errno, -code, -5011 or -5030")),
-        None,
+        "Complete/bytes, Failed/-5",
         _STATUS,
     ),
     (
@@ -173,7 +173,7 @@ ROWS: tuple[Row, ...] = (
         "code",
         "Only complete, cancelled and failed operations are reported.",
         (("0.2", "no events"), ("0.5", "Complete, Canceled, Failed")),
-        None,
+        SAME,
         _STATUS,
     ),
     (
@@ -218,7 +218,7 @@ ROWS: tuple[Row, ...] = (
         "test",
         "Cancelling a null or unknown batch.",
         (("0.2", _OLD), ("0.5", "InvalidValue")),
-        None,
+        "Success",
         _CANCEL,
     ),
     (
@@ -254,7 +254,7 @@ ROWS: tuple[Row, ...] = (
         "header",
         "Opcodes are 0 and 1, the mode is 1, states are the powers of two from 1 to 64.",
         "0, 1; 1; 1..64",
-        None,
+        SAME,
         f"{_SUBMIT} {_STATUS}",
     ),
 )

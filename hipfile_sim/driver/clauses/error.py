@@ -61,7 +61,7 @@ ROWS: tuple[Row, ...] = (
         "code",
         "A failure that the library classified is returned as it is.",
         "its code",
-        None,
+        SAME,
         _ANY,
     ),
     (
@@ -98,7 +98,7 @@ ROWS: tuple[Row, ...] = (
         "code",
         "A function that is not implemented fails; it never succeeds silently.",
         "InternalError",
-        None,
+        "implemented",
         "hipFileDriverGetProperties hipFileGetParameterSizeT hipFileBatchIOGetStatus",
     ),
     (
@@ -107,7 +107,7 @@ ROWS: tuple[Row, ...] = (
         "header",
         "Synchronous I/O returns -1 with errno, or a negated code.",
         "-1/errno or -code",
-        SAME,
+        "-1 with errno, which also carries codes",
         "hipFileRead hipFileWrite",
     ),
     (
@@ -116,7 +116,7 @@ ROWS: tuple[Row, ...] = (
         "inferred",
         "Success leaves errno as it was.",
         "unchanged",
-        None,
+        SAME,
         "hipFileRead hipFileWrite",
     ),
 )

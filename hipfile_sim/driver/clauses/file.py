@@ -33,7 +33,7 @@ ROWS: tuple[Row, ...] = (
         "test",
         "Only plain descriptors can be registered; Win32, user-space file systems and unknown types are refused.",
         "IONotSupported",
-        None,
+        SAME,
         _REG,
     ),
     (
@@ -42,7 +42,7 @@ ROWS: tuple[Row, ...] = (
         "test",
         "A descriptor that cannot be inspected, looked up or opened a second time is refused.",
         "InternalError",
-        None,
+        "InvalidValue",
         _REG,
     ),
     (
@@ -106,7 +106,7 @@ ROWS: tuple[Row, ...] = (
         "code",
         "A handle is an opaque value; one that is not registered is never dereferenced.",
         "HandleNotRegistered",
-        None,
+        "Success",
         f"{_REG} {_IO}",
     ),
     (
@@ -250,7 +250,7 @@ ROWS: tuple[Row, ...] = (
         "inferred",
         "Access modes carry over: writing through a read-only descriptor fails with EBADF.",
         "-1/EBADF",
-        None,
+        "-1/EIO",
         "hipFileWrite",
     ),
     (
@@ -259,7 +259,7 @@ ROWS: tuple[Row, ...] = (
         "inferred",
         "O_APPEND carries over, so writes go to the end of the file whatever the offset.",
         "append",
-        None,
+        "InvalidFileOpenFlag",
         "hipFileWrite",
     ),
     (
@@ -268,7 +268,7 @@ ROWS: tuple[Row, ...] = (
         "inferred",
         "A file made with O_TMPFILE cannot be registered: the flag carries over to an open that wants a directory.",
         "InternalError",
-        None,
+        "InvalidFileOpenFlag",
         _REG,
     ),
     (
@@ -277,7 +277,7 @@ ROWS: tuple[Row, ...] = (
         "test",
         "Deregistering an unknown or null handle does nothing.",
         "nothing",
-        None,
+        SAME,
         _DEREG,
     ),
     (
@@ -322,7 +322,7 @@ ROWS: tuple[Row, ...] = (
         "inferred",
         "A descriptor closed by the caller while it is registered is not noticed; a reused number means the new file.",
         "not detected",
-        None,
+        SAME,
         f"{_REG} {_IO}",
     ),
     (
@@ -340,7 +340,7 @@ ROWS: tuple[Row, ...] = (
         "inferred",
         "If the closed descriptor had no O_DIRECT, the fallback uses the dead or reused number.",
         "EBADF or the new file",
-        None,
+        "EPERM or the new file",
         _IO,
     ),
     (
@@ -349,7 +349,7 @@ ROWS: tuple[Row, ...] = (
         "inferred",
         "A stale registration makes a new file with the same number unregistrable.",
         "HandleAlreadyRegistered",
-        None,
+        SAME,
         _REG,
     ),
 )

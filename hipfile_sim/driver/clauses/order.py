@@ -58,7 +58,7 @@ ROWS: tuple[Row, ...] = (
         "inferred",
         "Operations on the null stream are ordered with blocking streams as any other work is.",
         "ordered with blocking streams",
-        None,
+        SAME,
         _ASYNC,
     ),
     (
@@ -85,7 +85,7 @@ ROWS: tuple[Row, ...] = (
         "inferred",
         "Synchronous I/O is not ordered with work on non-blocking streams.",
         "unordered",
-        None,
+        SAME,
         "hipFileRead hipFileWrite",
     ),
     (

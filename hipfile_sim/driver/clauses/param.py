@@ -58,7 +58,7 @@ ROWS: tuple[Row, ...] = (
         "test",
         "Arguments do not matter, null ones included.",
         "ignored",
-        None,
+        "InvalidValue outside the lists",
         f"hipFileDriverGetProperties {_SET} {_GETP} {_SETP}",
     ),
     (
@@ -67,7 +67,7 @@ ROWS: tuple[Row, ...] = (
         "test",
         "None of these functions opens the driver.",
         "count stays 0",
-        None,
+        SAME,
         f"hipFileDriverGetProperties {_SET} {_GETP} {_SETP}",
     ),
     (

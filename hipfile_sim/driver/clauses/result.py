@@ -41,7 +41,7 @@ ROWS: tuple[Row, ...] = (
         "test",
         "An I/O error of an asynchronous operation; the errno is lost.",
         "-1",
-        "negated errno or code",
+        "-1 or a negated code",
         _ASYNC,
         "cuFile: -5 and -22 were seen, outside the documented set.",
     ),
@@ -105,7 +105,7 @@ ROWS: tuple[Row, ...] = (
         "code",
         "File and buffer are let go before the count is published, so both can be deregistered once it is seen.",
         "references, then count",
-        None,
+        SAME,
         f"{_ASYNC} hipFileBufDeregister hipFileHandleDeregister",
     ),
     (

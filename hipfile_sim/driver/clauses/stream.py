@@ -43,10 +43,10 @@ ROWS: tuple[Row, ...] = (
         "test",
         "Registration works while the driver is closed.",
         "Success",
-        None,
+        SAME,
         _REG,
     ),
-    ("stream.register.no-init", "must", "test", "Registration never opens the driver.", "count stays 0", None, _REG),
+    ("stream.register.no-init", "must", "test", "Registration never opens the driver.", "count stays 0", SAME, _REG),
     (
         "stream.flags.bits",
         "must",
@@ -144,7 +144,7 @@ ROWS: tuple[Row, ...] = (
         "code",
         "A stream is deregistered at once even with operations in flight, which end normally.",
         "Success",
-        None,
+        "waits for the operations, then Success",
         f"{_DEREG} {_ASYNC}",
     ),
     (

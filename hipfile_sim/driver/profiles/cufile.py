@@ -9,7 +9,7 @@ from hipfile_sim.driver.profiles.base import Profile
 
 PROFILE = Profile(
     name="cufile",
-    version=(1, 15, 1),
+    version=(1, 15, 0),
     title="cuFile 1.15.1 (CUDA 13.0)",
     evidence="medium",
     aliases=("cufile-1.15", "cufile-1.15.1"),
