@@ -9,7 +9,7 @@ from hipfile_sim.engine.command import Lane, Space
 from hipfile_sim.observe.sanitizer.findings import Place
 
 if TYPE_CHECKING:
-    from hipfile_sim.observe.observer import Call
+    from hipfile_sim.observe.observer import Call, Site
     from hipfile_sim.observe.sanitizer.hb import Snapshot
 
 SLOT = 8
@@ -52,6 +52,8 @@ class Operation:
         All its commands have run.
     lost : str
         The id of the finding that says that its slots are not what they were, if any; the rest would follow from it.
+    reads : dict
+        Who read its result before it was done, by place: actor, clock and deed of the first time.
     """
 
     __slots__ = (
@@ -70,6 +72,7 @@ class Operation:
         "object",
         "open",
         "pointer",
+        "reads",
         "registered_buffer",
         "seq",
         "site",
@@ -110,6 +113,7 @@ class Operation:
         self.open = True
         self.done = False
         self.lost = ""
+        self.reads: dict[Site | None, tuple[int, int, Any]] = {}
 
     def slot_at(self, start: int, end: int) -> int:
         """Index of the slot that overlaps ``[start, end)``, or -1."""

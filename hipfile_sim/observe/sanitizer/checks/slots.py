@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hipfile_sim.engine.command import MEM, Access, Command
-from hipfile_sim.observe.observer import Note, Release
+from hipfile_sim.observe.observer import HostAccess, Note, Release
 from hipfile_sim.observe.sanitizer.deeds import Clash, Deed
 from hipfile_sim.observe.sanitizer.family import Family
 from hipfile_sim.observe.sanitizer.findings import Place, declare
@@ -65,6 +65,8 @@ COLLECTED = declare(
 _TOUCHING = ("bind", "run_io", "cleanup", "promise", "fastpath_copy")
 MAX_RW_COUNT = 0x7FFFF000
 """A size above it is bound as this."""
+READS = 8
+"""Places that read the result of one operation too early, of which each is reported."""
 SET_AT_SUBMIT = "bytes_done set at submit"
 """What the driver says when it clears the result slot."""
 
@@ -101,6 +103,14 @@ class Slots(Family):
     # -- reports -----------------------------------------------------------------------------------------------------
 
     def _early(self, op: Operation, other: Deed) -> None:
+        """`other` is too early, and so is what the same code read before it: shadow memory holds the last read only."""
+        for actor, clock, deed in op.reads.values():
+            if not deed.flagged and deed.site != other.site and not self.core.hb.knows(op.lane_id, actor, clock):
+                deed.flagged = True
+                self._report_early(op, deed)
+        self._report_early(op, other)
+
+    def _report_early(self, op: Operation, other: Deed) -> None:
         if other.is_host:
             missing = f"the host never waited for {op.lane.name} behind the operation before it read the result"
             waits = self._who_waits(op)
@@ -177,6 +187,16 @@ class Slots(Family):
 
     # -- hooks -------------------------------------------------------------------------------------------------------
 
+    def host_access(self, access: HostAccess, deed: Deed) -> None:
+        _, start, length, write = access.access
+        if write or not len(self.core.slots):
+            return
+        for op in self.core.slots.hits(start, start + length):
+            result = op.slots[3]
+            if not op.done and start < result + SLOT and result < start + length and len(op.reads) < READS:
+                actor = self.core.actor()
+                op.reads.setdefault(deed.site, (actor, self.core.hb.stamp(actor), deed))
+
     def op_submitted(self, op: Operation) -> None:
         result = op.slots[3]
         others = self.core.slots.hits(result, result + SLOT)
@@ -190,11 +210,12 @@ class Slots(Family):
             if not op.lost:
                 self._compare_bound(op)
         elif command.kind == "cleanup" and not op.lost:
-            self._compare_all(op)
-            if op.flags & 7 and not op.lost:
+            if op.flags & 7:  # first: it knows who wrote, the comparison only that somebody did
                 for index in range(3):
                     if op.fixed(index):
                         self.core.promise(op, op.slots[index], op.slots[index] + SLOT)
+            if not op.lost:
+                self._compare_all(op)
 
     def _compare_bound(self, op: Operation) -> None:
         """The values that were bound are those of the submit, unless ordered code has set them meanwhile."""
