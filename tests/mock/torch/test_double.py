@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 import textwrap
+import weakref
 
 import pytest
 import torch
@@ -186,3 +188,19 @@ def test_names_imported_before_still_work():
         event.record(stream)
         current_stream().wait_event(event)
         assert event.query() in (True, False)
+
+
+def test_nothing_holds_a_machine_that_is_done():
+    def use():
+        with Machine(2) as machine, installed(machine):
+            tensor = torch.randn(10, 10, device="cuda")
+            stream = torch.cuda.Stream()
+            with torch.cuda.stream(stream):
+                (tensor @ tensor)[[1, 2]].cpu()
+            tensor.record_stream(stream)
+            tensor.to("cpu", non_blocking=True)
+        return weakref.ref(machine)
+
+    gone = use()
+    gc.collect()
+    assert gone() is None
