@@ -97,6 +97,7 @@ def make_machine(
             def register_odd_type(self, kind: int) -> None:
                 self.do("register_odd", kind, 0)
 
+            @precondition(lambda self: not cufile)
             @rule(fd=st.sampled_from([-1, 9999]))
             def register_odd_descriptor(self, fd: int) -> None:
                 self.do("register_odd", 1, fd)

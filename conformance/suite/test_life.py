@@ -86,9 +86,8 @@ def test_close_in_flight(t: Kit) -> None:
         waits = t.blocks(t.hipFileDriverClose)
     t.finish(stream)
     t.expect("life.close.in-flight", slots.done, {"operations complete": 8 * KIB, "waits for the operations": 8 * KIB})
-    if t.has("threads"):
-        expected = {"operations complete": False, "waits for the operations": True}
-        t.expect("life.close.in-flight", waits, expected, "the call waits")
+    expected = {"operations complete": False, "waits for the operations": True}
+    t.expect("life.close.in-flight", waits, expected, "the call waits")
 
 
 @conformance("life.close.batches", needs="model", fresh=True, schedules=False)
