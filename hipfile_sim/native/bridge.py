@@ -44,6 +44,7 @@ _own: Machine | None = None  # made by a first call
 _config: config.Config | None = None
 _trace: Any = None
 _library = ""
+_controls: list[Callable[[int], int]] = []  # of each copy of the library: prefixes of two releases have one each
 _embedded = False  # a C program started this interpreter
 _failed = False
 
@@ -69,7 +70,9 @@ def bind(names: str, library: str) -> list[Function]:
         )
     with _lock:
         _library = library
-        _embedded = bool(ctypes.CDLL(library).hipfile_sim_control(_EMBEDDED))
+        control = ctypes.CDLL(library).hipfile_sim_control
+        _controls.append(control)
+        _embedded = bool(control(_EMBEDDED))
         if not _functions:
             _functions[:] = [_starter(index) for index in range(len(_symbols))]
             if _machine is not None:
@@ -179,10 +182,10 @@ os.register_at_fork(after_in_child=_forked)
 
 def _before_exit() -> None:
     """The interpreter goes: serve no other thread than this one, and let those that are inside come out."""
-    control = ctypes.CDLL(_library).hipfile_sim_control
-    control(_CLOSING)
+    for control in _controls:
+        control(_CLOSING)
     deadline = time.monotonic() + 0.5
-    while control(_IN_FLIGHT) > 0 and time.monotonic() < deadline:
+    while any(control(_IN_FLIGHT) > 0 for control in _controls) and time.monotonic() < deadline:
         time.sleep(0.001)
     finish()
 

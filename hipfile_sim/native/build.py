@@ -9,6 +9,7 @@ Run by the package's build (loaded by path, so the package need not be installed
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shlex
 import shutil
@@ -18,7 +19,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["HIPFILE_SONAME", "HIP_MAJOR", "NoCompiler", "alias_path", "build", "compiler"]
+__all__ = ["HIPFILE_SONAME", "HIP_MAJOR", "STAMP", "NoCompiler", "alias_path", "build", "compiler", "source_hash"]
 
 HERE = Path(__file__).resolve().parent
 
@@ -32,6 +33,10 @@ _FLAGS = [
     # A parameter that is not looked at is the normal case in `extra.c`. nodelete: Python and thread ends point here.
     *("-Wno-unused-parameter", "-shared", "-Wl,-z,nodelete", "-Wl,-z,defs", "-Wl,--no-as-needed", "-Wl,-z,now"),
 ]
+
+
+STAMP = "sources.sha256"
+"""File beside the libraries that says what they were made from."""
 
 
 class NoCompiler(Exception):
@@ -58,6 +63,16 @@ def compiler() -> list[str]:
 def alias_path(dest: Path, name: str) -> Path:
     """Where the library lies whose SONAME is ``<name>.so``."""
     return dest / "alias" / f"{name}.so"
+
+
+def source_hash() -> str:
+    """Of everything that the libraries are made from."""
+    names = ("build.py", "shims.py", "symbols.py", "table_hip.py", "table_hipfile.py", "unmodelled.txt")
+    files = [*sorted((HERE / "src").iterdir()), *(HERE / name for name in names)]
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(file.name.encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()
 
 
 def _run(command: Sequence[str]) -> None:
@@ -114,8 +129,9 @@ def build(dest: Path, *, hip_major: int = HIP_MAJOR, flags: Sequence[str] = ()) 
         for alias, needed in (("libamdhip64", hip_name), ("libhipfile", HIPFILE_SONAME)):
             link = [str(work / "empty.c"), str(work / needed), f"-Wl,-rpath-link,{work}", f"-Wl,-soname,{alias}.so"]
             _run([*common, *link, f"{origin}/..", "-o", str(alias_path(work, alias))])
+        (work / STAMP).write_text(source_hash())
         made = []
-        for path in sorted([*work.glob("*.so*"), *work.glob("alias/*.so")]):
+        for path in sorted([*work.glob("*.so*"), *work.glob("alias/*.so"), work / STAMP]):
             target = dest / path.relative_to(work)
             os.replace(path, target)
             made.append(target)

@@ -36,19 +36,14 @@ def _custom(make: Callable[[Machine], Function]) -> Callable[[Machine], Function
 @_custom
 def hipInit(machine: Machine) -> Function:
     """Programs call it before everything, so it has a way round what the threaded engine does for other calls."""
-    hip, engine, inside, slow = machine.hip, machine.engine, machine.engine._inside, machine.hip.hipInit
+    hip, engine, slow = machine.hip, machine.engine, machine.hip.hipInit
     if not engine.threaded or not hip.device_count:
         return slow  # the schedule has a say; or the answer is an error
 
     def call(flags: int) -> HipError:
-        if flags or engine.observers or hip.interpose_hook or hip.forked or engine.fatal:
+        if flags or engine.observers or hip.interpose_hook or hip.forked or engine.fatal or engine.in_host_function:
             return slow(flags)
-        try:
-            if inside.command is None:
-                return _SUCCESS
-        except AttributeError:  # first call of this thread
-            inside.command = None
-        return slow(flags)
+        return _SUCCESS
 
     return call
 

@@ -82,9 +82,12 @@ def libraries() -> Path:
     NativeUnavailable
         There is no C compiler, or it failed, or the folder cannot be written.
     """
-    hip = LIB / f"libamdhip64.so.{build.HIP_MAJOR}"
-    if hip.exists() and not (_newest_source() > hip.stat().st_mtime and os.access(LIB, os.W_OK)):
-        return LIB
+    stamp = LIB / build.STAMP
+    try:
+        if stamp.read_text() == build.source_hash():
+            return LIB
+    except OSError:
+        pass
     try:
         build.build(LIB)
     except (build.NoCompiler, RuntimeError, OSError) as error:
@@ -93,13 +96,6 @@ def libraries() -> Path:
             "`python -m hipfile_sim.native.build`; the Python faces work without them."
         ) from None
     return LIB
-
-
-def _newest_source() -> float:
-    """When the libraries' sources were changed last; in an installed package they are as old as the libraries."""
-    names = ("shims.py", "symbols.py", "table_hip.py", "table_hipfile.py", "build.py", "unmodelled.txt")
-    files = [*(_HERE / "src").glob("*"), *(_HERE / name for name in names)]
-    return max(file.stat().st_mtime for file in files)
 
 
 def prefix(profile: str | Profile = NEWEST) -> Path:
