@@ -64,6 +64,7 @@ class Program:
         self._mock: Any = import_module("hipfile_mock")
         self._known_modules = frozenset(sys.modules)
         self._libraries = _library_folders()
+        self._folder = (os.getcwd() if is_module else os.path.dirname(os.path.abspath(target))).rstrip("/") + "/"
 
     @contextmanager
     def world(self, schedule: Schedule | str) -> Iterator[Machine]:
@@ -102,7 +103,7 @@ class Program:
         with ExitStack() as stack:
             stack.callback(self._forget_modules)
             stack.enter_context(_command_line(self.target, self.args, self.is_module))
-            handlers = stack.enter_context(_exit_handlers())
+            handlers = stack.enter_context(_exit_handlers(self._is_own))
             try:
                 _run(self.target, self.is_module)
             except SystemExit as stop:
@@ -116,10 +117,14 @@ class Program:
     def _forget_modules(self) -> None:
         """The program's own modules are imported anew by the next run; libraries stay."""
         for name in sys.modules.keys() - self._known_modules:
-            where = getattr(sys.modules[name], "__file__", None)
-            if where and not where.startswith(self._libraries):
+            if self._is_own(getattr(sys.modules[name], "__file__", None) or ""):
                 del sys.modules[name]
         importlib.invalidate_caches()
+
+    def _is_own(self, filename: str) -> bool:
+        """Whether a source file is the program's and no library's."""
+        path = os.path.abspath(filename)
+        return path.startswith(self._folder) and not path.startswith(self._libraries)
 
 
 def _library_folders() -> tuple[str, ...]:
@@ -149,12 +154,15 @@ def _command_line(target: str, args: list[str], is_module: bool) -> Iterator[Non
 
 
 @contextmanager
-def _exit_handlers() -> Iterator[list[Callable[[], Any]]]:
-    """What the program registers to be done at its exit. Those of this process stay with it."""
+def _exit_handlers(is_own: Callable[[str], bool]) -> Iterator[list[Callable[[], Any]]]:
+    """What the program registers to be done at its exit. Handlers of libraries stay those of the process."""
     handlers: list[Callable[[], Any]] = []
     kept = atexit.register, atexit.unregister
 
     def register(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Callable[..., Any]:
+        if not is_own(sys._getframe(1).f_code.co_filename):
+            return kept[0](function, *args, **kwargs)
+
         def handler() -> Any:
             return function(*args, **kwargs)
 
@@ -163,6 +171,7 @@ def _exit_handlers() -> Iterator[list[Callable[[], Any]]]:
         return function
 
     def unregister(function: Callable[..., Any]) -> None:
+        kept[1](function)
         handlers[:] = [handler for handler in handlers if getattr(handler, "function", None) != function]
 
     atexit.register, atexit.unregister = register, unregister

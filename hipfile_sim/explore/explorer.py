@@ -257,16 +257,27 @@ class _Search:
 
         simplest, departures = shrink(run, self.run)
         failure = Failure(run, simplest, departures)
-        trace, sanitizer = Trace(), Sanitizer()
+        trace, sanitizer = Trace(), Sanitizer("leak.*=off")  # what is left over is no wonder
 
         def attach(machine: Machine) -> None:
             machine.add_observer(trace)
             machine.add_observer(sanitizer)
 
         try:
-            execute(self.body, self.world, TokenSchedule(simplest.token), attach=attach)
+            again = execute(
+                self.body,
+                self.world,
+                TokenSchedule(simplest.token),
+                attach=attach,
+                wind_up=lambda machine, failed: sanitizer.finish(),
+            )
         except TokenMismatch as error:
             raise NondeterminismError(f"the failing schedule cannot be repeated ({error})") from error
+        if not self.sanitize and not again.same_failure(simplest):
+            raise NondeterminismError(
+                f"the schedule {simplest.token} failed and then did not, or in another way: first\n\n{simplest.text()}"
+                f"\n\nand then\n\n{again.text()}\n\n"
+            )
         failure.timeline = steps(trace, all_calls=False)
         if sanitizer.findings:
             failure.report = sanitizer.format("text", colour=False)

@@ -11,14 +11,14 @@ from hipfile_sim.explore.run import Run
 
 
 class Departure(NamedTuple):
-    """One choice that the plain schedule would not have made.
+    """One choice that the plain schedule would not have made: a command goes before its turn.
 
     Parameters
     ----------
     moment : int
         How many calls and waits of the host came before: a number that other departures hardly change.
-    lane : int
-        The lane that moves.
+    lane, ticket : int
+        The command.
     where : str
         The call, for people.
     what : str
@@ -27,6 +27,7 @@ class Departure(NamedTuple):
 
     moment: int
     lane: int
+    ticket: int
     where: str = ""
     what: str = ""
 
@@ -40,8 +41,7 @@ class Departures(Schedule):
     Parameters
     ----------
     wanted : sequence of Departure
-        Moves to make at their moment, in this order, before anything else moves there. One that is not offered is left
-        out.
+        Commands that go as soon as they can, from their moment on.
 
     Attributes
     ----------
@@ -54,9 +54,7 @@ class Departures(Schedule):
 
     def __init__(self, wanted: Sequence[Departure] = ()) -> None:
         self.tracker = self
-        self._wanted: dict[int, list[int]] = {}
-        for departure in wanted:
-            self._wanted.setdefault(departure.moment, []).append(departure.lane)
+        self._wanted = [(departure.moment, departure.lane, departure.ticket) for departure in wanted]
         self.made: list[Departure] = []
         self._plain = Lazy()
         self._moment = 0
@@ -70,16 +68,18 @@ class Departures(Schedule):
         index = self._pick(point, plain)
         if index != plain:
             command = options[index].command
-            what = "the host" if command is None else f"{command.describe()} on {command.lane.name}"
-            self.made.append(Departure(self._moment, options[index].lane, point.what, what))
+            assert command is not None  # the host is the plain choice wherever it is one
+            what = f"{command.describe()} on {command.lane.name}"
+            self.made.append(Departure(self._moment, command.lane.index, command.ticket, point.what, what))
         return index
 
     def _pick(self, point: Point, plain: int) -> int:
-        wanted = self._wanted.get(self._moment)
-        while wanted:
-            lane = wanted.pop(0)
+        for number, (moment, lane, ticket) in enumerate(self._wanted):
+            if moment > self._moment:
+                break
             for index, option in enumerate(point.options):
-                if option.lane == lane:
+                if option.lane == lane and option.command is not None and option.command.ticket == ticket:
+                    del self._wanted[number]
                     return index
         return plain
 

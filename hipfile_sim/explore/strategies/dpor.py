@@ -172,6 +172,8 @@ class Dpor(Strategy):
     def coverage(self, runs: int) -> str:
         orders = f"{self.orders:,} orders" if self.orders else "orders, too many to count"
         part = "" if self.shard is None else f"shard {self.shard[0]}/{self.shard[1]} of "
+        if self.exhausted and self.orders is None:  # every run failed before its end
+            return f"{part}all orders up to the failure, {runs:,} run"
         if self.exhausted and self.orders == 1:
             return f"{part}the only order"
         if self.exhausted:
