@@ -13,7 +13,7 @@ from hipfile_mock.faces.torch.kernels import stack
 from hipfile_mock.faces.torch.session import Session, StreamState
 from hipfile_sim.hip.codes import HipError
 
-__all__ = ["DeviceProperties", "bindings", "cudart", "not_modelled"]
+__all__ = ["DeviceProperties", "bindings", "cudart", "not_modelled", "nvtx"]
 
 _CUDA = 1
 
@@ -95,6 +95,10 @@ def _exchange_device(device: int) -> int:
     if device >= session.count:
         session.check(HipError.hipErrorInvalidDevice)
     return session.switch(device)
+
+
+def _maybe_exchange_device(device: int) -> int:
+    return _exchange_device(device)  # an object of its own: torch keeps tables by function
 
 
 def _synchronize() -> None:
@@ -209,6 +213,12 @@ def cudart() -> Any:
     )
 
 
+def nvtx() -> Any:
+    """Ranges for a profiler that is not there."""
+    names = ("rangePushA", "rangePop", "rangeStartA", "rangeEnd", "markA", "deviceRangeStart", "deviceRangeEnd")
+    return SimpleNamespace(**dict.fromkeys(names, lambda *args: 0))
+
+
 def _stream_create(pointer: int) -> int:
     code, handle = _session().hip.hipStreamCreate()
     if code == HipError.hipSuccess:
@@ -256,7 +266,7 @@ def _accelerator() -> dict[str, Any]:
         "_accelerator_getDeviceIndex": lambda: _session().device,
         "_accelerator_setDeviceIndex": _set_device,
         "_accelerator_exchangeDevice": _exchange_device,
-        "_accelerator_maybeExchangeDevice": _exchange_device,
+        "_accelerator_maybeExchangeDevice": _maybe_exchange_device,
         "_accelerator_synchronizeDevice": synchronize,
         "_accelerator_getStream": stream,
         "_accelerator_setStream": lambda stream: _set_stream(stream.stream_id, stream.device_index, _CUDA),
@@ -282,7 +292,7 @@ def bindings() -> dict[str, Any]:
         "_cuda_getDevice": lambda: _session().device,
         "_cuda_setDevice": _set_device,
         "_cuda_exchangeDevice": _exchange_device,
-        "_cuda_maybeExchangeDevice": _exchange_device,
+        "_cuda_maybeExchangeDevice": _maybe_exchange_device,
         "_cuda_canDeviceAccessPeer": lambda device, peer: device != peer,
         "_cuda_isInBadFork": lambda: False,
         "_cuda_getCompiledVersion": lambda: 0,

@@ -183,21 +183,21 @@ class Call:
 
     def ready(self) -> Callable[[], Any]:
         """A function that runs the CPU kernel on host aliases."""
-        op = self.op
+        operation = self.info.run
         args = self.map(self.stand_in)
         kwargs = self.map_kwargs(self.stand_in, _CPU_DEVICE)
         if not self.info.random:
-            return lambda: op.redispatch(CPU, *args, **kwargs)
+            return lambda: operation(*args, **kwargs)
         seed = int(torch.randint(1 << 62, (), generator=self.session.generators[self.device]))
         if self.info.generator:
             kwargs["generator"] = torch.Generator().manual_seed(seed)
-            return lambda: op.redispatch(CPU, *args, **kwargs)
+            return lambda: operation(*args, **kwargs)
 
         def seeded() -> Any:
             before = torch.default_generator.get_state()
             torch.default_generator.manual_seed(seed)
             try:
-                return op.redispatch(CPU, *args, **kwargs)
+                return operation(*args, **kwargs)
             finally:
                 torch.default_generator.set_state(before)
 

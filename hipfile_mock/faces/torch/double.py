@@ -11,7 +11,7 @@ import torch
 import torch.utils._device
 
 from hipfile_mock.faces.torch import indexing, ops  # noqa: F401  the operations register themselves
-from hipfile_mock.faces.torch.bindings import bindings, cudart
+from hipfile_mock.faces.torch.bindings import bindings, cudart, nvtx
 from hipfile_mock.faces.torch.factories import install_factories, pin
 from hipfile_mock.faces.torch.guard import GuardUnavailable, install_guard
 from hipfile_mock.faces.torch.kernels import fallback, specials, stack
@@ -119,6 +119,7 @@ def _put_in_place() -> None:
     patches.set(cuda, "_exchange_device", found["_cuda_exchangeDevice"])
     patches.set(cuda, "_maybe_exchange_device", found["_cuda_maybeExchangeDevice"])
     patches.set(cuda.graphs, "_cuda_isCurrentStreamCapturing", found["_cuda_isCurrentStreamCapturing"])
+    patches.set(cuda.nvtx, "_nvtx", nvtx())
     patches.set(torch.version, "hip", _hip_version())
     install_factories(patches)
     _register()

@@ -63,6 +63,8 @@ def generic(session: Session, op: Any, args: tuple[Any, ...], kwargs: dict[str, 
     if info.view:
         return op.redispatch(CPU, *args, **kwargs)
     call = Call(session, op, info, args, kwargs)
+    if info.data_dependent:
+        return call.run_now()
     try:
         shapes = call.shapes()
     except NotImplementedError:

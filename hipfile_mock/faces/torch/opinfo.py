@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
+
+from hipfile_mock.faces.torch.dlpack import CPU
+from hipfile_mock.faces.torch.substitutes import SUBSTITUTES
 
 __all__ = ["OpInfo", "info_of"]
 
@@ -24,6 +29,12 @@ class OpInfo:
         The result shares memory with an argument, or only metadata changes: no work for the device.
     random : bool
         Draws random numbers.
+    data_dependent : bool
+        Shapes of results depend on values.
+    run : callable
+        Does it on CPU tensors.
+    runs : bool
+        There is something to run.
     name : str
         Of the operation.
     keeps : bool
@@ -31,6 +42,7 @@ class OpInfo:
     """
 
     __slots__ = (
+        "data_dependent",
         "generator",
         "keeps",
         "name",
@@ -38,6 +50,7 @@ class OpInfo:
         "pointwise",
         "random",
         "returns",
+        "run",
         "runs",
         "tensors",
         "view",
@@ -70,7 +83,10 @@ class OpInfo:
         self.random = torch.Tag.nondeterministic_seeded in op.tags
         self.generator = "generator" in self.names
         self.keeps = out or self.name.split(".")[0] in _WRITE_ONLY
-        self.runs = torch._C._dispatch_has_computed_kernel_for_dispatch_key(self.name, "CPU")
+        self.data_dependent = torch.Tag.dynamic_output_shape in op.tags or torch.Tag.data_dependent_output in op.tags
+        substitute = SUBSTITUTES.get(op)
+        self.run: Callable[..., Any] = functools.partial(op.redispatch, CPU) if substitute is None else substitute
+        self.runs = substitute is not None or torch._C._dispatch_has_computed_kernel_for_dispatch_key(self.name, "CPU")
 
 
 _WRITE_ONLY = frozenset(

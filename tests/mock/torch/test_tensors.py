@@ -149,6 +149,15 @@ OPERATIONS = {
     "float64": lambda x, y: x.double() * 0.1,
     "zero-dim": lambda x, y: x[0, 0] * 0.1 + 1,
     "foreach": lambda x, y: torch._foreach_add([x, y], 1.0),
+    "vmap": lambda x, y: torch.vmap(torch.dot)(x, y),
+    "repeat interleave": lambda x, y: torch.repeat_interleave(x, torch.tensor([1, 0, 2, 1], device=x.device), 0),
+    "scatter": lambda x, y: x.scatter(0, torch.zeros(1, 6, dtype=torch.int64, device=x.device), y),
+    "cross entropy": lambda x, y: F.cross_entropy(x, torch.tensor([0, 5, 2, 1], device=x.device)),
+    "svd": lambda x, y: torch.linalg.svdvals(x),
+    "solve": lambda x, y: torch.linalg.solve(torch.eye(4, device=x.device) * 2, x),
+    "many outs": lambda x, y: torch.max(
+        x, 0, out=(torch.empty(0, device=x.device), torch.empty(0, dtype=torch.int64, device=x.device))
+    ),
 }
 
 
@@ -274,13 +283,47 @@ def test_dlpack_tells_the_device(rig):
 
 
 def test_an_operation_that_no_cpu_has_is_refused_by_name(rig):
-    with pytest.raises(NotImplementedError, match="has no CPU kernel"):
-        torch.ops.aten._conv_depthwise2d.default(
-            torch.ones(1, 2, 4, 4, device="cuda"),
-            torch.ones(2, 1, 3, 3, device="cuda"),
-            [3, 3],
-            None,
-            [1, 1],
-            [0, 0],
-            [1, 1],
-        )
+    query = torch.ones(1, 1, 8, 64, device="cuda")
+    with pytest.raises(NotImplementedError, match="aten::_scaled_dot_product_cudnn_attention has no CPU kernel"):
+        torch.ops.aten._scaled_dot_product_cudnn_attention.default(query, query, query, None, False)
+
+
+@pytest.mark.parametrize(
+    ("make", "shape"),
+    [
+        (lambda: torch.nn.LSTM(4, 5), (3, 2, 4)),
+        (lambda: torch.nn.GRU(4, 5), (3, 2, 4)),
+        (lambda: torch.nn.Conv2d(4, 4, 3, groups=4), (1, 4, 8, 8)),
+        (lambda: torch.nn.Conv1d(4, 4, 3, groups=4, padding=2), (2, 4, 8)),
+        (lambda: torch.nn.BatchNorm1d(4), (8, 4)),
+        (lambda: torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True).eval(), (2, 5, 16)),
+        (lambda: torch.nn.MultiheadAttention(8, 2, batch_first=True).eval(), (1, 3, 8)),
+    ],
+)
+@torch.no_grad()
+@pytest.mark.filterwarnings("ignore:PyTorch was compiled without cuDNN")
+def test_modules_give_what_the_cpu_gives(rig, make, shape):
+    torch.manual_seed(2)
+    module = make()
+    x = torch.randn(shape)
+    inputs = (x, x, x) if isinstance(module, torch.nn.MultiheadAttention) else (x,)
+    expected = module(*inputs)
+    found = copy.deepcopy(module).cuda()(*(part.cuda() for part in inputs))
+    for one, other in zip(_leaves(found), _leaves(expected), strict=True):
+        torch.testing.assert_close(one.cpu(), other, rtol=1e-4, atol=1e-5)
+
+
+def _leaves(value):
+    return [value] if isinstance(value, torch.Tensor) else [leaf for part in value for leaf in _leaves(part)]
+
+
+def test_batches_of_a_loader_are_pinned(rig):
+    data = torch.utils.data.TensorDataset(torch.arange(20.0).reshape(10, 2))
+    batches = [batch for (batch,) in torch.utils.data.DataLoader(data, batch_size=4, pin_memory=True)]
+    assert [batch.is_pinned() for batch in batches] == [True, True, True]
+    assert [batch.to("cuda", non_blocking=True).sum().item() for batch in batches] == [28, 92, 70]
+
+
+def test_ranges_for_profilers_do_nothing(rig):
+    with torch.cuda.nvtx.range("step"):
+        torch.cuda.nvtx.mark("here")
