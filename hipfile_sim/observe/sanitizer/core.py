@@ -253,12 +253,24 @@ class Core(State):
             state = self._lanes.get(lane.index)
             if state is None or not ticket:
                 continue
+            known = hb.clocks(host).get(state.id, -1)
             hb.sync(host, state.id, ticket, edge)
-            unknown = state.unknown
-            while (
-                unknown and unknown[0].last <= ticket and unknown[0].done and hb.knows(host, state.id, unknown[0].last)
-            ):
-                self.slots.remove(unknown.popleft())
+            self._retire(state, host, ticket, known)
+
+    def _retire(self, state: LaneState, host: int, ticket: int, known: int) -> None:
+        """Operations up to `ticket` are nobody's any more; up to `known`, the host knew that before."""
+        unknown = state.unknown
+        fresh = []
+        while unknown and unknown[0].last <= ticket and unknown[0].done:
+            if not self.hb.knows(host, state.id, unknown[0].last):
+                break  # an edge is left out
+            op = unknown.popleft()
+            self.slots.remove(op)
+            if op.last > known:
+                fresh.append(op)
+        if fresh:
+            for hook in self._hooks["op_known"]:
+                hook(fresh)
 
     def host_access(self, access: HostAccess) -> None:
         if access.what == READ_AT_SUBMIT:

@@ -45,6 +45,9 @@ class Family:
     def op_done(self, op: Operation) -> None:
         """All commands of an operation have run."""
 
+    def op_known(self, ops: Sequence[Operation]) -> None:
+        """The host has just learnt that these operations are complete."""
+
     def host_access(self, access: HostAccess, deed: Deed) -> None:
         """Host code touches memory or a file."""
 

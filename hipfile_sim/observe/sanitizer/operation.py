@@ -60,6 +60,7 @@ class Operation:
         "address",
         "bound",
         "done",
+        "file",
         "file_path",
         "file_space",
         "flags",
@@ -104,7 +105,7 @@ class Operation:
         self.address: int = object.buffer.base + object.buffer_offset
         self.registered_buffer = bool(object.buffer.registered)
         self.file_path = ""
-        file = object.file
+        self.file = file = object.file
         self.file_space: Space = ("file", file.info.dev, file.info.ino)
         self.lane = lane
         self.lane_id = lane_id

@@ -12,7 +12,6 @@ from catalogue.world import World
     "fd.closed-in-flight",
     twin="descriptor_closed_after_deregister",
     cases="C16",
-    schedules="lazy",
     faces="model python torch c",
 )
 def descriptor_closed_in_flight(w: World) -> None:
@@ -36,7 +35,6 @@ def descriptor_closed_after_deregister(w: World) -> None:
     "fd.recycled-in-flight",
     twin="descriptor_closed_after_deregister",
     cases="C16",
-    schedules="lazy",
     faces="model python torch c",
 )
 def descriptor_recycled_in_flight(w: World) -> None:
@@ -117,3 +115,26 @@ def full_disk_looks_like_any_error(w: World) -> None:
     io = w.write(file, buffer, w.slots(), stream)
     w.sync(stream)
     assert io.bytes_done == -1
+
+
+@wrong("deregister.in-flight", twin="descriptor_closed_after_deregister", faces="model c")
+def file_closed_in_flight(w: World) -> None:
+    """What FileHandle.close does without a wait: the library ignores the first line, and then the number is gone."""
+    file, buffer, stream = w.file(), w.buffer(), w.stream()
+    w.read(file, buffer, w.slots(), stream)
+    w.hipfile.hipFileHandleDeregister(file)
+    w.close_fd(file)
+    w.sync(stream)
+
+
+@right("descriptor_closed_in_flight", cases="C16", faces="model c")
+def descriptor_closed_after_an_event(w: World) -> None:
+    """The host knew, though not from the stream itself."""
+    file, buffer, stream, other, event = w.file(), w.buffer(), w.stream(), w.stream(register=False), w.event()
+    w.read(file, buffer, w.slots(), stream)
+    w.wait_stream(other, stream)
+    w.record(event, other)
+    w.sync_event(event)
+    w.hipfile.hipFileHandleDeregister(file)
+    w.close_fd(file)
+    w.sync(stream)

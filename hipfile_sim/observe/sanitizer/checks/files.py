@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import posix
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from hipfile_sim.engine.command import MEM, Space
 from hipfile_sim.observe.observer import Call, HostAccess, Note
@@ -11,6 +13,9 @@ from hipfile_sim.observe.sanitizer.family import Family
 from hipfile_sim.observe.sanitizer.findings import Place, declare
 from hipfile_sim.observe.sanitizer.operation import Operation
 from hipfile_sim.observe.sanitizer.state import State
+
+if TYPE_CHECKING:
+    from hipfile_sim.driver.files import RegisteredFile
 
 CLOSED = declare(
     "fd.closed-in-flight",
@@ -61,6 +66,9 @@ class Files(Family):
         super().__init__(core)
         self._unsynced: dict[Space, Operation] = {}
         self._lost: set[int] = set()
+        """Operations whose descriptor is gone."""
+        self._early: set[int] = set()
+        """Handles that were deregistered in flight."""
         self.calls = {"hipFileHandleDeregister": self._handle, "hipFileBufDeregister": self._buffer}
         self.returns = {"hipFileWrite": self._sync_write}
 
@@ -70,6 +78,7 @@ class Files(Family):
         handle = call.args.get("handle", 0)
         for op in self.core.in_flight():
             if op.handle == handle:
+                self._early.add(handle)
                 effect = "the library silently ignores the call and the file stays registered"
                 self._deregistered(op, call, f"the handle of {op.file_path or hex(handle)}", effect)
                 return
@@ -104,15 +113,30 @@ class Files(Family):
 
     def _descriptor(self, note: Note) -> None:
         file = note.objects["file"]
-        machine = self.core.machine
+        ops = [op for op in self.core.pending() if op.handle == file.handle]
+        self._gone(file, ops, Place("use", "synchronous operation", note.site))
+
+    def op_known(self, ops: Sequence[Operation]) -> None:
+        """Operations may have run before the descriptor was closed, by luck; the program did not know that."""
+        by_file: dict[int, list[Operation]] = {}
+        for op in ops:
+            if op.seq not in self._lost:
+                by_file.setdefault(id(op.file), []).append(op)
+        for group in by_file.values():
+            file = group[0].file
+            if file.registered and file.recycled:
+                self._gone(file, group, group[0].place())
+
+    def _gone(self, file: RegisteredFile, ops: Sequence[Operation], place: Place) -> None:
+        """The caller's descriptor of `file` is closed, or means another file by now."""
+        self._lost.update(op.seq for op in ops)
+        if file.handle in self._early:
+            return  # deregistered in flight, which was said; whoever does that closes it, too
         try:
-            machine.hipfile.files.identity(file.client_fd)
+            self.core.machine.hipfile.files.identity(file.client_fd)
             id = REUSED
         except OSError:
             id = CLOSED
-        ops = [op for op in self.core.pending() if op.handle == file.handle]
-        self._lost.update(op.seq for op in ops)
-        places = (ops[0].place(),) if ops else (Place("use", "synchronous operation", note.site),)
         name = ops[0].file_path if ops else f"handle {file.handle:#x}"
         now = "now means another file" if id == REUSED else "is closed"
         owned = file.client_fd != file.buffered_fd
@@ -120,7 +144,8 @@ class Files(Family):
         self.core.report(
             id,
             f"descriptor {file.client_fd} of {name} {now}, but the file is still registered; {effect}",
-            places,
+            (ops[0].place() if ops else place,),
+            missing=f"the host did not wait for {ops[0].lane.name} before it closed the descriptor" if ops else "",
             fix="wait for the operations and deregister the handle before closing the descriptor",
         )
 
