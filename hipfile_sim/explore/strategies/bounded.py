@@ -119,5 +119,7 @@ class Bounded(Strategy):
             return f"all {runs:,} schedules, none of which has more than {self._level} preemptions"
         if self.exhausted:
             return f"all {runs:,} schedules with at most {self.bound} preemptions"
-        below = f"all with fewer than {self._level} preemptions and " if self._level else ""
-        return f"{runs:,} schedules: {below}some with {self._level}"
+        if not self._level:
+            return f"{runs:,} schedules: some of those without preemption"
+        below = "none" if self._level == 1 else f"at most {self._level - 1}"
+        return f"{runs:,} schedules: all with {below} of {self.bound} preemptions, some with {self._level}"

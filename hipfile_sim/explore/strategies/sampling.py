@@ -114,3 +114,10 @@ class Pct(RandomWalk):
     def ended(self, run: Run) -> None:
         super().ended(run)
         self._steps = max(8, len(run.choices))
+
+    def save(self) -> dict[str, Any]:
+        return {**super().save(), "steps": self._steps}
+
+    def load(self, saved: dict[str, Any]) -> None:
+        super().load(saved)
+        self._steps = saved["steps"]
