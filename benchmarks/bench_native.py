@@ -64,13 +64,13 @@ def _read(case: str, rounds: int) -> Figure:
     return Figure(ours / bare, detail={**times, "in processor time": f"{cpu:.1f}"})
 
 
-@benchmark("native-read-4k", ("<=", 120.0))
+@benchmark("native-read-4k", ("<=", 200.0))
 def native_read_4k(quick: bool) -> Figure:
     """Buffered 4 KiB hipFileRead from C against pread and memcpy."""
     return _read("read-4k", 500 if quick else 3000)
 
 
-@benchmark("native-read-1m", ("<=", 4.0))
+@benchmark("native-read-1m", ("<=", 5.0))
 def native_read_1m(quick: bool) -> Figure:
     """Buffered 1 MiB hipFileRead from C against pread and memcpy."""
     return _read("read-1m", 50 if quick else 300)

@@ -39,6 +39,7 @@ def _checked(ctx: click.Context, param: click.Parameter, value: str | None) -> s
               help="TOML file with everything else, faults included; options win over it.")  # fmt: skip
 @click.option("--trace", type=click.Path(dir_okay=False, writable=True), metavar="FILE",
               help="Write a Chrome trace (JSON) when the program ends; Perfetto opens it.")  # fmt: skip
+@click.option("--sanitize", is_flag=True, help="Report races and misuse on stderr when the program ends.")
 @env_option
 @click.argument("program")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
@@ -48,6 +49,7 @@ def command(
     devices: int | None,
     config: str | None,
     trace: str | None,
+    sanitize: bool,
     env: dict[str, str],
     program: str,
     args: tuple[str, ...],
@@ -82,8 +84,10 @@ def command(
             environ[f"HIPFILE_SIM_{name}"] = str(value)
     if config is not None:
         environ["HIPFILE_SIM_CONFIG"] = str(Path(config).resolve())
-    if trace is not None:
-        environ["HIPFILE_SIM_CONFIG"] = str(_with_trace(Path(trace).resolve(), environ.get("HIPFILE_SIM_CONFIG")))
+    lines = [] if trace is None else [f"trace = {json.dumps(str(Path(trace).resolve()))}"]
+    lines += ["sanitize = true"] if sanitize else []
+    if lines:
+        environ["HIPFILE_SIM_CONFIG"] = str(_over(lines, environ.get("HIPFILE_SIM_CONFIG")))
     sys.stdout.flush()
     sys.stderr.flush()
     try:
@@ -107,16 +111,16 @@ def environment(root: Path, base: dict[str, str]) -> dict[str, str]:
     return environ
 
 
-def _with_trace(trace: Path, config: str | None) -> Path:
-    """A configuration that adds the trace to another one. Named by what it says, so nothing is left to clean up."""
-    text = f"trace = {json.dumps(str(trace))}\n"
+def _over(lines: list[str], config: str | None) -> Path:
+    """A configuration that says `lines` over another one. Named by what it says, so nothing is left to clean up."""
     if config:
-        text += f"include = {json.dumps(config)}\n"
+        lines = [*lines, f"include = {json.dumps(config)}"]
+    text = "\n".join(lines) + "\n"
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hipfile-sim" / "configs"
     path = folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.toml"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     except OSError as error:
-        raise click.ClickException(f"--trace needs to write {path}: {error.strerror}") from None
+        raise click.ClickException(f"--trace and --sanitize need to write {path}: {error.strerror}") from None
     return path

@@ -43,6 +43,7 @@ _machine: Machine | None = None  # what the list calls now
 _own: Machine | None = None  # made by a first call
 _config: config.Config | None = None
 _trace: Any = None
+_sanitizer: Any = None
 _library = ""
 _controls: list[Callable[[int], int]] = []  # of each copy of the library: prefixes of two releases have one each
 _embedded = False  # a C program started this interpreter
@@ -120,9 +121,13 @@ def use(other: Machine | None) -> Machine | None:
 
 def finish() -> None:
     """Write what is written at the end of a program. Safe to call more than once."""
-    global _trace
+    global _sanitizer, _trace
     with _lock:
         trace, _trace = _trace, None
+        sanitizer, _sanitizer = _sanitizer, None
+    if sanitizer is not None:
+        sanitizer.finish()
+        print(sanitizer.format("text") if sanitizer.findings else sanitizer.summary(), file=sys.stderr)
     if trace is None or _config is None or _config.trace is None or _own is None:
         return
     from hipfile_sim.observe.chrome import write_chrome
@@ -137,7 +142,7 @@ def finish() -> None:
 
 
 def _make() -> Machine:
-    global _config, _trace
+    global _config, _sanitizer, _trace
     _config = config.load(default_profile=_prefix_profile())
     made = _config.make()
     if _config.trace is not None:
@@ -145,6 +150,11 @@ def _make() -> Machine:
 
         _trace = Trace()
         made.add_observer(_trace)
+    if _config.sanitize is not None:
+        from hipfile_sim.observe.sanitizer import Sanitizer
+
+        _sanitizer = Sanitizer(_config.sanitize or None)
+        made.add_observer(_sanitizer)
     return made
 
 
@@ -160,9 +170,9 @@ def _prefix_profile() -> str:
 
 def _forked() -> None:
     """In a forked child: what was not made before the fork is never made; other threads may have held any lock."""
-    global _lock, _trace
+    global _lock, _sanitizer, _trace
     _lock = threading.RLock()
-    _trace = None
+    _trace = _sanitizer = None
     if not _functions:
         return
     for index, symbol in enumerate(_symbols):

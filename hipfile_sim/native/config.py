@@ -13,6 +13,7 @@ The file::
     schedule = "seeded:7"
     devices = 2
     trace = "out.trace.json"  # Chrome trace, written when the program ends
+    sanitize = true  # report races and misuse at the end; or a policy, such as "leak.*=off"
     include = "base.toml"  # another such file; what stands here wins
 
     [hip]  # HipSettings by name
@@ -64,6 +65,7 @@ class Config:
     schedule: str = THREADS
     devices: int = 2
     trace: str | None = None
+    sanitize: str | None = None
     hip: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, str] | None = None
     setup: tuple[str, ...] = ()
@@ -133,6 +135,7 @@ def load(environ: Mapping[str, str] | None = None, *, default_profile: str = NEW
         schedule=schedule,
         devices=devices,
         trace=values.pop("trace", None),
+        sanitize=_policy(values.pop("sanitize", False)),
         hip=_known(_section(values, "hip")),
         environment={name: str(value) for name, value in environment.items()} or None,
         setup=tuple([setup] if isinstance(setup, str) else setup),
@@ -158,6 +161,21 @@ def _file(path: str, including: tuple[Path, ...] = ()) -> dict[str, Any]:
     return {**_file(str(here.parent / str(base)), (*including, here)), **values}
 
 
+def _policy(value: object) -> str | None:
+    """Text of the sanitizer's policy, None for no sanitizer."""
+    if isinstance(value, bool):
+        return "" if value else None
+    if not isinstance(value, str):
+        raise ConfigError(f"sanitize of the configuration is true, false or a policy, not {value!r}")
+    from hipfile_sim.observe.sanitizer import Policy
+
+    try:
+        Policy(value or None)
+    except ValueError as error:
+        raise ConfigError(f"sanitize of the configuration: {error}") from None
+    return value
+
+
 def _section(values: dict[str, Any], name: str) -> dict[str, Any]:
     section = values.pop(name, {})
     if not isinstance(section, dict):
@@ -180,8 +198,8 @@ def _server(name: str) -> Callable[[Machine, Any], object]:
         return served
     known = sorted({entry.name for entry in entry_points(group=ENTRY_POINTS)})
     raise ConfigError(
-        f"the configuration has {name!r}, which nobody serves; known: profile, schedule, devices, trace, [hip], "
-        f"[environment], [setup]{''.join(f', [{other}]' for other in known)}"
+        f"the configuration has {name!r}, which nobody serves; known: profile, schedule, devices, trace, "
+        f"sanitize, include, [hip], [environment], [setup]{''.join(f', [{other}]' for other in known)}"
     )
 
 
