@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any
 
 import typer
 
@@ -65,15 +65,17 @@ def _shard(text: str) -> tuple[int, int]:
 
 @app.command()
 def run(
-    target: Annotated[str, typer.Option(help="auto, sim, abi, rocm, cufile, module:factory; several with commas")] = "auto",
+    target: Annotated[
+        str, typer.Option(help="auto, sim, abi, rocm, cufile, module:factory; several with commas")
+    ] = "auto",
     release: Annotated[str, typer.Option(help="releases to judge by, with commas, or all")] = "all",
     profile: Annotated[str, typer.Option(help="quick or full")] = "quick",
-    report: Annotated[Optional[Path], typer.Option(help="folder for report.json, .md, .html and junit.xml")] = None,  # noqa: UP007, UP045
+    report: Annotated[Path | None, typer.Option(help="folder for report.json, .md, .html and junit.xml")] = None,
     seed: Annotated[int, typer.Option(help="of the generated programs")] = 0,
-    only: Annotated[Optional[list[str]], typer.Option(help="tests or clauses that contain this word")] = None,  # noqa: UP007, UP045
+    only: Annotated[list[str] | None, typer.Option(help="tests or clauses that contain this word")] = None,
     shard: Annotated[str, typer.Option(help="this part of how many, as 2/5")] = "1/1",
     jobs: Annotated[int, typer.Option(help="worker processes")] = min(2, os.cpu_count() or 1),
-    folder: Annotated[Optional[Path], typer.Option(help="where the tests' files go")] = None,  # noqa: UP007, UP045
+    folder: Annotated[Path | None, typer.Option(help="where the tests' files go")] = None,
     programs: Annotated[bool, typer.Option(help="also run generated programs")] = True,
     committed: Annotated[bool, typer.Option(help="show the committed results of real hardware beside this run")] = True,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="a line for each test")] = False,
@@ -171,9 +173,15 @@ def _finish(table: Table, report: Path | None) -> None:
         typer.echo(f"problem: {problem}", err=True)
     for column in table.columns:
         if column.stale:
-            typer.echo(f"{column.name}: {len(column.stale)} committed cells are stale (their clauses changed)", err=True)
+            typer.echo(
+                f"{column.name}: {len(column.stale)} committed cells are stale (their clauses changed)", err=True
+            )
     for item in table.disagreements:
-        typer.echo(f"disagreement: {item.clause} ({item.test}): {item.real} {item.observed}, {item.model} {item.model_observed}", err=True)
+        seen = f"{item.real} {item.observed}, {item.model} {item.model_observed}"
+        typer.echo(
+            f"disagreement: {item.clause} ({item.test}): {seen}",
+            err=True,
+        )
     if report is not None:
         for path in write_report(table, report):
             typer.echo(f"wrote {path}")
@@ -209,7 +217,7 @@ def check_command() -> None:
 
 @app.command(name="mutants")
 def mutants_command(
-    only: Annotated[Optional[list[str]], typer.Option(help="mutants whose name contains this word")] = None,  # noqa: UP007, UP045
+    only: Annotated[list[str] | None, typer.Option(help="mutants whose name contains this word")] = None,
     jobs: Annotated[int, typer.Option(help="worker processes")] = min(2, os.cpu_count() or 1),
     write: Annotated[bool, typer.Option(help="write the score to the committed results")] = False,
 ) -> None:
@@ -226,7 +234,9 @@ def mutants_command(
 
 
 @app.command(name="list")
-def list_command(clauses: Annotated[bool, typer.Option(help="clauses with their tests instead of tests")] = False) -> None:
+def list_command(
+    clauses: Annotated[bool, typer.Option(help="clauses with their tests instead of tests")] = False,
+) -> None:
     """List the tests, or the clauses with their tests."""
     from hipfile_conformance.suite import all_tests, tests_of_clause
     from hipfile_sim.driver.clauses import all_clauses
@@ -244,7 +254,7 @@ def program_command(
     seed: Annotated[int, typer.Argument(help="seed of the program")],
     target: Annotated[str, typer.Option(help="who runs it")] = "sim",
     release: Annotated[str, typer.Option(help="whose outcomes are allowed")] = "0.5",
-    folder: Annotated[Optional[Path], typer.Option(help="where its files go")] = None,  # noqa: UP007, UP045
+    folder: Annotated[Path | None, typer.Option(help="where its files go")] = None,
 ) -> None:
     """Run one generated concurrent program and show its outcome and the allowed ones."""
     from hipfile_conformance.programs.concurrent import generate, perform
@@ -270,7 +280,7 @@ def replay_command(
     program: Annotated[str, typer.Argument(help="the JSON of a lockstep program, or a file that holds it")],
     target: Annotated[str, typer.Option(help="who runs it")] = "sim",
     release: Annotated[str, typer.Option(help="profile of the model beside it")] = "0.5",
-    folder: Annotated[Optional[Path], typer.Option(help="where its files go")] = None,  # noqa: UP007, UP045
+    folder: Annotated[Path | None, typer.Option(help="where its files go")] = None,
 ) -> None:
     """Run one lockstep program on a target and on the model, and say where they part."""
     from hipfile_conformance.programs.machine import make_machine

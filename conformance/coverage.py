@@ -47,7 +47,9 @@ def check() -> list[str]:
         called |= {name for helper, name in _CALLED_BY_HELPERS.items() if f"t.{helper}(" in source}
         if 'f"hipFileGetStatsL{' in source:
             called |= set(STATS_FUNCTIONS)
-    problems += [f"public function {name} is called by no test" for name in (*FUNCTIONS, *STATS_FUNCTIONS) if name not in called]
+    problems += [
+        f"public function {name} is called by no test" for name in (*FUNCTIONS, *STATS_FUNCTIONS) if name not in called
+    ]
     functions = {name for clause in clauses.values() for name in clause.functions}
     problems += [f"public function {name} is named by no clause" for name in FUNCTIONS if name not in functions]
     return problems

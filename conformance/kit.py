@@ -6,6 +6,7 @@ observation reads as an answer, and the registry's answer for the release decide
 
 from __future__ import annotations
 
+import builtins
 import ctypes
 import errno
 import os
@@ -287,11 +288,11 @@ class Kit:
         self._kept.append(room)
         return ctypes.addressof(room)
 
-    def peek(self, pointer: int, size: int) -> bytes:
+    def peek(self, pointer: int, size: int) -> builtins.bytes:
         """Bytes of host or pinned memory, without a call."""
         return ctypes.string_at(pointer, size)
 
-    def bytes(self, pointer: int, size: int) -> bytes:
+    def bytes(self, pointer: int, size: int) -> builtins.bytes:
         """Bytes of device memory."""
         room = ctypes.create_string_buffer(size)
         self.ok(self.hipMemcpy(ctypes.addressof(room), pointer, size, D2H), "hipMemcpy")
@@ -310,7 +311,7 @@ class Kit:
         self.ok(self.hipFileBufRegister(pointer, size, 0), "hipFileBufRegister")
         return pointer
 
-    def file(self, content: int | bytes = 64 * KIB, flags: int = os.O_RDWR, path: str | None = None) -> int:
+    def file(self, content: int | builtins.bytes = 64 * KIB, flags: int = os.O_RDWR, path: str | None = None) -> int:
         """Descriptor of a new file: `content` bytes of :func:`pattern`, or the bytes given."""
         path = path or self.path()
         Path(path).write_bytes(pattern(content) if isinstance(content, int) else content)
@@ -407,7 +408,7 @@ class Kit:
             self._spare = int(self.ok(self.hipMalloc(256), "hipMalloc"))
         return self._spare
 
-    def blocks(self, call: Callable[[], Any], seconds: float = 0.25) -> bool:
+    def blocks(self, call: Callable[..., Any], seconds: float = 0.25) -> bool:
         """Does `call` wait for something that is held? (It is left waiting where there are threads.)"""
         if self.has("steps"):
             from hipfile_sim.engine.errors import DeadlockError
@@ -501,5 +502,3 @@ def code_text(status: Any) -> str:
             return f"{{HipDriverError, {drv}}}"
         return ERROR_NAMES.get(err, str(err)).removeprefix("hipFile")
     return str(int(status))
-
-

@@ -122,7 +122,9 @@ def rerun_line(column: Column, result: TestResult) -> str:
     """The command that runs one test again."""
     seed = f" --seed {column.seed}" if column.seed else ""
     depth = "" if column.depth == "quick" else f" --profile {column.depth}"
-    return f"hipfile-conformance run --target {column.target} --release {column.release}{depth}{seed} --only {result.test}"
+    return (
+        f"hipfile-conformance run --target {column.target} --release {column.release}{depth}{seed} --only {result.test}"
+    )
 
 
 def _in_process(column: Column, plan: Plan, folder: Path) -> None:
@@ -141,7 +143,9 @@ def _foreign(column: Column, plan: Plan, target: Target | Callable[[], Target]) 
         column.facts = made.facts()
         column.real = "real" in made.capabilities
         if test.isolated and not callable(target):
-            result = TestResult(test.id, State.NOT_RUN, message="needs a target of its own: give a callable that makes one")
+            result = TestResult(
+                test.id, State.NOT_RUN, message="needs a target of its own: give a callable that makes one"
+            )
         else:
             result = run_test(test, made, column.release, plan.depth, plan.seed)
         column.tests.append(result)
@@ -221,8 +225,10 @@ class _Worker:
         command += ["--folder", str(folder), "--depth", plan.depth, "--seed", str(plan.seed)]
         for plugin in plan.plugins:
             command += ["--plugin", plugin]
-        self.errors = tempfile.TemporaryFile()
-        inherited = {k: v for k, v in os.environ.items() if not k.startswith("HIPFILE_") or k.startswith("HIPFILE_SIM_")}
+        self.errors = tempfile.TemporaryFile()  # noqa: SIM115
+        inherited = {
+            k: v for k, v in os.environ.items() if not k.startswith("HIPFILE_") or k.startswith("HIPFILE_SIM_")
+        }
         root = str(Path(__file__).resolve().parent.parent)
         path = os.pathsep.join([root, *filter(None, [inherited.get("PYTHONPATH")])])
         release = {"HIPFILE_SIM_PROFILE": column.release} if target == "abi" else {}
@@ -291,7 +297,11 @@ class _Worker:
                 self.process.wait()
         self.errors.seek(0)
         tail = self.errors.read().decode(errors="replace").strip().splitlines()[-3:]
-        how = "did not answer in time and was ended" if code is None else f"ended with {'signal' if code < 0 else 'exit'} {abs(code)}"
+        how = (
+            "did not answer in time and was ended"
+            if code is None
+            else f"ended with {'signal' if code < 0 else 'exit'} {abs(code)}"
+        )
         return f"the process {how}" + (": " + " | ".join(tail) if tail else "")
 
     def stop(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 import os
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -26,8 +25,8 @@ def fault(code: int) -> OSError:
 class ScriptedFiles(RealFiles):
     """The real files, with a log of every access and faults on request.
 
-    A script is a list of entries, one for each coming call: ``None`` lets the call through, an exception is raised in its
-    place, a number limits a transfer to that many bytes (0: nothing is moved), a callable is called instead with the
+    A script is a list of entries, one for each coming call: ``None`` lets the call through, an exception is raised in
+    its place, a number limits a transfer to that many bytes (0: nothing is moved), a callable is called instead with the
     call's arguments.
 
     >>> import errno
@@ -146,5 +145,3 @@ class Recorder(Observer):
     def kinds(self, choose: Callable[[Command], bool] = lambda _: True) -> list[str]:
         """Kinds of the queued commands."""
         return [command.kind for command in self.commands if choose(command)]
-
-

@@ -133,7 +133,8 @@ def main(argv: list[str] | None = None) -> int:
             make_target(options.probe, folder).close()
             os._exit(0)
         for plugin in options.plugin:
-            load_factory(plugin)().__enter__()
+            enter: Any = load_factory(plugin)()
+            enter.__enter__()
         runner = _Runner(options, folder)
         print(json.dumps({"ready": runner.facts()}), file=answers, flush=True)
     except Unavailable as error:

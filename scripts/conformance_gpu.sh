@@ -2,7 +2,7 @@
 # Run the conformance suite, or one command, against cuFile on an NVIDIA GPU, from a bare clone.
 #
 #   scripts/conformance_gpu.sh prepare DIR          what cuFile needs to know about the file system below DIR
-#   scripts/conformance_gpu.sh measure OUT          measure.json and measure.txt (scripts/measure_cufile.py)
+#   scripts/conformance_gpu.sh measure OUT          measure.json and measure.txt (hipfile_conformance.probes)
 #   scripts/conformance_gpu.sh run OUT [options]    hipfile-conformance run --target cufile --report OUT
 #
 # cuFile looks the type of a file system up in udev's database. A machine without udev has none, and each registration
@@ -39,7 +39,7 @@ case $verb in
     measure)
         out=$1; shift
         prepare "$folder"
-        exec "$PYTHON" "$here/scripts/measure_cufile.py" --folder "$folder" --out "$out" "$@"
+        exec "$PYTHON" -m hipfile_conformance.probes --folder "$folder" --out "$out" "$@"
         ;;
     run)
         out=$1; shift

@@ -71,10 +71,12 @@ def apply_expectations(column: Column, entries: list[Deviation]) -> list[str]:
                     check.state, used = State.DEVIATION, True
             if entry.test and result.state is State.FAIL:
                 used = True
-            if result.state is State.FAIL and not any(check.state is State.FAIL for check in result.checks):
-                if entry.test or (touched and any(check.state is State.DEVIATION for check in touched)):
-                    result.state = State.DEVIATION
-                    result.message = f"{result.message} [expected: {entry.reason}]"
+            excused = entry.test or any(check.state is State.DEVIATION for check in touched)
+            broken = any(check.state is State.FAIL for check in result.checks)
+            if result.state is State.FAIL and not broken and excused:
+                result.state = State.DEVIATION
+                result.message = f"{result.message} [expected: {entry.reason}]"
         if reached and not used:
-            stale.append(f"{column.name}: the expected deviation of {entry.clause or entry.test} did not happen: remove the entry ({entry.reason})")
+            what = f"{column.name}: the expected deviation of {entry.clause or entry.test} did not happen"
+            stale.append(f"{what}: remove the entry ({entry.reason})")
     return stale

@@ -7,7 +7,7 @@ from typing import Any
 
 from hipfile_conformance.mutants.registry import changed, mutant
 from hipfile_sim.driver import submit
-from hipfile_sim.driver.codes import MAX_RW_COUNT
+from hipfile_sim.driver.codes import FIXED_BUF_OFFSET, FIXED_FILE_OFFSET, MAX_RW_COUNT
 from hipfile_sim.driver.operations import AsyncOp, Bind, Cleanup, CpuCopy
 
 
@@ -64,7 +64,7 @@ def fixed_buffer_offset_ignored() -> Iterator[None]:
 
 @mutant("the bits of the fixed offsets are swapped")
 def fixed_bits_swapped() -> Iterator[None]:
-    a, b = submit.FIXED_BUF_OFFSET, submit.FIXED_FILE_OFFSET
+    a, b = FIXED_BUF_OFFSET, FIXED_FILE_OFFSET
     with changed((submit, "FIXED_BUF_OFFSET", b), (submit, "FIXED_FILE_OFFSET", a)):
         yield
 

@@ -45,7 +45,7 @@ def rounded_up() -> Iterator[None]:
 
     def wide(self: MemcpyKernel) -> tuple[int, int]:
         start, count = span(self)
-        if self.count < 0 and 0 < count and not self.op.write:
+        if self.count < 0 and count > 0 and not self.op.write:
             return start, -(-count // 8) * 8
         return start, count
 
@@ -69,7 +69,7 @@ def poison_leaks() -> Iterator[None]:
     def leak(self: MemcpyKernel) -> tuple[int, int]:
         start, count = span(self)
         if self.count < 0 and id(self.op) in lengths:
-            return start, lengths.pop(id(self.op))
+            return start, lengths[id(self.op)]
         return start, count
 
     with changed((CpuCopy, "run", whole), (MemcpyKernel, "_span", leak)):
@@ -161,7 +161,7 @@ def short_read_ends() -> Iterator[None]:
                 return single if other == name else getattr(files, other)
 
         driver = self.op.driver
-        driver._files, kept = Short(), driver._files  # type: ignore[assignment]
+        driver._files, kept = Short(), driver._files
         try:
             run(self)
         finally:

@@ -48,7 +48,9 @@ def blocking_unordered() -> Iterator[None]:
 def all_blocking() -> Iterator[None]:
     make = Stream.__init__
 
-    def blocking(self: Stream, handle: int, lane: Any, device: int, flags: int, priority: int, is_null: bool = False) -> None:
+    def blocking(
+        self: Stream, handle: int, lane: Any, device: int, flags: int, priority: int, is_null: bool = False
+    ) -> None:
         make(self, handle, lane, device, flags, priority, is_null)
         self.blocking = not is_null
 
@@ -60,7 +62,9 @@ def all_blocking() -> Iterator[None]:
 def none_blocking() -> Iterator[None]:
     make = Stream.__init__
 
-    def free(self: Stream, handle: int, lane: Any, device: int, flags: int, priority: int, is_null: bool = False) -> None:
+    def free(
+        self: Stream, handle: int, lane: Any, device: int, flags: int, priority: int, is_null: bool = False
+    ) -> None:
         make(self, handle, lane, device, flags, priority, is_null)
         self.blocking = False
 
@@ -92,10 +96,11 @@ def wait_follows_the_object() -> Iterator[None]:
             return enqueue(self, stream, command, ())
         return enqueue(self, stream, command, deps)
 
-    WaitEvent.ready = conditional  # type: ignore[method-assign]
+    patched: Any = WaitEvent
+    patched.ready = conditional
     try:
         with changed((WaitEvent, "__doc__", WaitEvent.__doc__), (RuntimeBase, "enqueue", remember)):
-            WaitEvent.conditional = True  # type: ignore[misc]
+            WaitEvent.conditional = True
             yield
     finally:
         del WaitEvent.ready

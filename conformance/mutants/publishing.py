@@ -73,12 +73,12 @@ def published_twice() -> Iterator[None]:
 def narrow_slot() -> Iterator[None]:
     import ctypes
 
-    run = Cleanup.run
-
     def narrow(self: Cleanup) -> None:
-        cell = ctypes.c_int32.from_address(self.op.bytes_p + 4)
-        run(self)
-        cell.value = 0x7FFF
+        op, driver = self.op, self.op.driver
+        value = op.value if driver.monitor.complete(op) else -5030
+        changed_to = value if driver.on_publish is None else driver.on_publish(op, value)
+        if changed_to is not None:
+            ctypes.c_int32.from_address(op.bytes_p).value = changed_to
 
     with changed((Cleanup, "run", narrow)):
         yield

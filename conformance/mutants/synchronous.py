@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from hipfile_conformance.mutants.registry import changed, mutant
-from hipfile_sim.driver import batch, sync
+from hipfile_sim.driver import batch, sync, tasks
 from hipfile_sim.driver.backends.fallback import Fallback
 from hipfile_sim.driver.codes import SUCCESS, BatchStatus, IOResult
 
@@ -16,7 +16,9 @@ from hipfile_sim.driver.codes import SUCCESS, BatchStatus, IOResult
 def short_ends() -> Iterator[None]:
     loop = Fallback._loop
 
-    def once(self: Fallback, step: Any, file: Any, bounce: Any, size: int, address: int, offset: int, mover: Any) -> int:
+    def once(
+        self: Fallback, step: Any, file: Any, bounce: Any, size: int, address: int, offset: int, mover: Any
+    ) -> int:
         def single(*args: Any) -> int:
             if seen and seen[-1] < len(args[1]) and seen[-1] != 0:
                 return 0
@@ -68,7 +70,7 @@ def synced_once() -> Iterator[None]:
             def __getattr__(self, name: str) -> Any:
                 return (lambda fd: None) if name == "fdatasync" else getattr(files, name)
 
-        driver._files, kept = Quiet(), driver._files  # type: ignore[assignment]
+        driver._files, kept = Quiet(), driver._files
         try:
             return step(self, file, view, *args)
         finally:
@@ -87,7 +89,8 @@ def small_chunks() -> Iterator[None]:
             self.view, self.address = bounce.view[: 4 << 20], bounce.address
 
     def small(self: Fallback, step: Any, file: Any, bounce: Any, *args: Any) -> int:
-        return loop(self, step, file, Half(bounce), *args)
+        half: Any = Half(bounce)
+        return loop(self, step, file, half, *args)
 
     with changed((Fallback, "_loop", small)):
         yield
@@ -121,7 +124,9 @@ def hip_failure_wrapped() -> Iterator[None]:
 def negative_offset_late() -> Iterator[None]:
     real = sync.transfer
 
-    def late(driver: Any, write: bool, handle: int, pointer: int, size: int, file_offset: int, buffer_offset: int) -> Any:
+    def late(
+        driver: Any, write: bool, handle: int, pointer: int, size: int, file_offset: int, buffer_offset: int
+    ) -> Any:
         result = real(driver, write, handle, pointer, size, file_offset, buffer_offset)
         if min(file_offset, buffer_offset) < 0 and result == IOResult(-1, errno.EINVAL):
             return IOResult(-5022)
@@ -170,13 +175,17 @@ def device_not_restored() -> Iterator[None]:
 
 @mutant("a batch holds one more than its capacity")
 def batch_capacity_off() -> Iterator[None]:
-    with changed((batch.Batch, "room", property(lambda self: self.capacity + 1 - len(self.outstanding) - len(self.completed)))):
+    with changed(
+        (tasks.Batch, "room", property(lambda self: self.capacity + 1 - len(self.outstanding) - len(self.completed)))
+    ):
         yield
 
 
 @mutant("completed operations that were not collected take no room")
 def batch_room_early() -> Iterator[None]:
-    with changed((batch.Batch, "room", property(lambda self: self.capacity - len(self.outstanding) - len(self.stored)))):
+    with changed(
+        (tasks.Batch, "room", property(lambda self: self.capacity - len(self.outstanding) - len(self.stored)))
+    ):
         yield
 
 
@@ -196,12 +205,12 @@ def batch_partial() -> Iterator[None]:
 
 @mutant("a failed operation of a batch is complete with a negative count")
 def batch_failed_is_complete() -> Iterator[None]:
-    real = batch.Task.finish
+    real = tasks.Task.finish
 
     def complete(self: Any, state: BatchStatus, ret: int) -> None:
         real(self, BatchStatus.hipFileComplete if state == BatchStatus.hipFileFailed else state, ret)
 
-    with changed((batch.Task, "finish", complete)):
+    with changed((tasks.Task, "finish", complete)):
         yield
 
 

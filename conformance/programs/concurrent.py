@@ -40,7 +40,12 @@ class Program:
 
     def as_json(self) -> dict[str, Any]:
         """Plain JSON values."""
-        return {"seed": self.seed, "streams": list(self.streams), "steps": [list(s) for s in self.steps], "hold": self.hold}
+        return {
+            "seed": self.seed,
+            "streams": list(self.streams),
+            "steps": [list(s) for s in self.steps],
+            "hold": self.hold,
+        }
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Program:
@@ -87,6 +92,7 @@ def generate(seed: int) -> Program:
 
 def perform(t: Kit, program: Program, *, release_in: random.Random | None = None) -> str:
     """Run a program on a target; returns its outcome, a line that says everything that can be seen afterwards."""
+
     def pieces(first: int) -> bytes:
         return b"".join(bytes([first + n]) * UNIT for n in range(PIECES))
 

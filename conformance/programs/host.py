@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from hipfile_conformance.kit import Kit
 from hipfile_conformance.programs.concurrent import Program, perform
@@ -43,10 +43,12 @@ class Host:
         self.process: subprocess.Popen[bytes] | None = None
         self.errors: Any = None
 
-    def __enter__(self) -> Host:
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._end()
 
     def outcomes(self, program: Program) -> Iterator[tuple[str, str]]:
@@ -72,7 +74,8 @@ class Host:
     def ask(self, question: dict[str, Any]) -> str:
         """Ask the worker; a worker that dies or hangs answers with what happened to it."""
         process = self.process or self._start()
-        assert process.stdin is not None and process.stdout is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
         try:
             process.stdin.write(json.dumps(question).encode() + b"\n")
             process.stdin.flush()
@@ -96,13 +99,23 @@ class Host:
 
     def _start(self) -> subprocess.Popen[bytes]:
         root = str(Path(__file__).resolve().parents[2])
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("HIPFILE_") or k.startswith("HIPFILE_SIM_")}
+        environment = {
+            k: v for k, v in os.environ.items() if not k.startswith("HIPFILE_") or k.startswith("HIPFILE_SIM_")
+        }
         environment["PYTHONPATH"] = os.pathsep.join([root, *filter(None, [environment.get("PYTHONPATH")])])
         if self.target == "abi":
             environment["HIPFILE_SIM_PROFILE"] = self.release
-        self.errors = tempfile.TemporaryFile()
+        self.errors = tempfile.TemporaryFile()  # noqa: SIM115
         self.process = subprocess.Popen(
-            [sys.executable, "-u", "-m", "hipfile_conformance.programs.host", self.target, self.release, str(self.folder)],
+            [
+                sys.executable,
+                "-u",
+                "-m",
+                "hipfile_conformance.programs.host",
+                self.target,
+                self.release,
+                str(self.folder),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.errors,

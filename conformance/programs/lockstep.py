@@ -1,8 +1,8 @@
 """Programs in lockstep: Hypothesis makes them on the model, the target runs them too, and the answers are compared.
 
 A program is a list of steps over a small fixed world (three files, three buffers, three streams). Work on different
-streams is never left to race: what a step can touch is synchronised first. So every answer is determined, and a difference is
-a difference of behaviour.
+streams is never left to race: what a step can touch is synchronised first. So every answer is determined, and a
+difference is a difference of behaviour.
 """
 
 from __future__ import annotations
@@ -225,4 +225,6 @@ def run(
 def _failure(target: str, release: str, name: str, seed: int, steps: list[Step], text: str) -> TestResult:
     program = json.dumps({"steps": [list(step) for step in steps]})
     again = f"hipfile-conformance replay --target {target} --release {release} '{program}'"
-    return TestResult(f"programs.lockstep-{name}", State.FAIL, 0.0, [], f"{text}; program {program}", f"seed {seed}", again)
+    return TestResult(
+        f"programs.lockstep-{name}", State.FAIL, 0.0, [], f"{text}; program {program}", f"seed {seed}", again
+    )

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
@@ -62,7 +62,7 @@ def make_machine(
             return compare(model, on_target(steps))
 
         class Programs(RuleBasedStateMachine):
-            last: list[Step] = []  # noqa: RUF012 - the program that ran last, for the report
+            last: ClassVar[list[Step]] = []
 
             def __init__(self) -> None:
                 super().__init__()
@@ -102,7 +102,11 @@ def make_machine(
             def register_odd_descriptor(self, fd: int) -> None:
                 self.do("register_odd", 1, fd)
 
-            @rule(number=buffers, offset=st.sampled_from([0, 0, 0, 4 * KIB]), length=st.sampled_from([SIZE, 4 * KIB, 4 * SIZE]))
+            @rule(
+                number=buffers,
+                offset=st.sampled_from([0, 0, 0, 4 * KIB]),
+                length=st.sampled_from([SIZE, 4 * KIB, 4 * SIZE]),
+            )
             def register_buffer(self, number: int, offset: int, length: int) -> None:
                 self.do("register_buffer", number, offset, length)
 
@@ -119,14 +123,24 @@ def make_machine(
             def deregister_stream(self, number: int) -> None:
                 self.do("deregister_stream", number)
 
-            @rule(write=st.booleans(), file=files, buffer=buffers, size=sizes, file_offset=offsets, buffer_offset=offsets)
-            def sync(self, write: bool, file: int, buffer: int, size: int, file_offset: int, buffer_offset: int) -> None:
+            @rule(
+                write=st.booleans(), file=files, buffer=buffers, size=sizes, file_offset=offsets, buffer_offset=offsets
+            )
+            def sync(
+                self, write: bool, file: int, buffer: int, size: int, file_offset: int, buffer_offset: int
+            ) -> None:
                 if cufile:
                     size = min(size, SIZE - buffer_offset)
                 self.do("sync", write, file, buffer, size, file_offset, buffer_offset)
 
             @precondition(lambda self: not cufile)
-            @rule(write=st.booleans(), file=files, buffer=buffers, offset=st.sampled_from([-1, -4096]), of_file=st.booleans())
+            @rule(
+                write=st.booleans(),
+                file=files,
+                buffer=buffers,
+                offset=st.sampled_from([-1, -4096]),
+                of_file=st.booleans(),
+            )
             def sync_negative(self, write: bool, file: int, buffer: int, offset: int, of_file: bool) -> None:
                 self.do("sync", write, file, buffer, 16, offset if of_file else 0, 0 if of_file else offset)
 

@@ -6,6 +6,7 @@ import itertools
 import json
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -150,6 +151,10 @@ def allowed_outcomes(
     raise AssertionError
 
 
+def _perform(program: Program, kit: Kit) -> str:
+    return perform(kit, program)
+
+
 def examples() -> list[Program]:
     """The committed programs."""
     return [Program.from_json(json.loads(path.read_text())) for path in sorted(EXAMPLES.glob("concurrent-*.json"))]
@@ -168,7 +173,7 @@ def run(
         for program in programs:
             start = time.perf_counter()
             try:
-                allowed = allowed_outcomes(lambda kit, p=program: perform(kit, p), release, folder)
+                allowed = allowed_outcomes(partial(_perform, program), release, folder)
             except TooMany:
                 skipped += 1
                 continue
@@ -177,7 +182,9 @@ def run(
             several += len(allowed) > 1
             for variant, outcome in host.outcomes(program):
                 if outcome not in allowed:
-                    failures.append(_failure(target, release, program, variant, outcome, allowed, time.perf_counter() - start))
+                    failures.append(
+                        _failure(target, release, program, variant, outcome, allowed, time.perf_counter() - start)
+                    )
                     break
     found = {
         "programs checked": checked,

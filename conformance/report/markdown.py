@@ -22,7 +22,13 @@ def render_markdown(table: Table) -> str:
     """The whole table; problems and disagreements first."""
     lines = ["# hipFile conformance", ""]
     lines += [f"{key}: {value}  " for key, value in table.made.items()]
-    lines += ["", "## What ran on what", "", "| column | depth | seed | real hardware | facts |", "|---|---|---|---|---|"]
+    lines += [
+        "",
+        "## What ran on what",
+        "",
+        "| column | depth | seed | real hardware | facts |",
+        "|---|---|---|---|---|",
+    ]
     for column in table.columns:
         facts = "; ".join(f"{key}: {value}" for key, value in column.facts.items())
         lines.append(

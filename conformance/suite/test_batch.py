@@ -42,7 +42,7 @@ def events_of(t: Kit, batch: int, wanted: int) -> list[BatchEvent]:
 def test_capacity(t: Kit) -> None:
     t.open()
     seen = {n: code_text(Status(*t.hipFileBatchIOSetUp(n)[0])) for n in (0, 1, 2, 128, 129, 4096)}
-    good = {n: "Success" for n in (1, 2, 128)}
+    good = dict.fromkeys((1, 2, 128), "Success")
     answers = {
         "InvalidValue outside 1..128": {**seen, **good, **dict.fromkeys((0, 129, 4096), "InvalidValue")},
         "InternalError outside the range": {**seen, **good, **dict.fromkeys((0, 129, 4096), "InternalError")},
@@ -87,11 +87,21 @@ def test_nothing(t: Kit) -> None:
         t.expect("batch.submit.handle", submit(t, 0, BatchOp(pointer, 0, 0, 16, handle, 0)).err != 0, True, "null")
 
 
-@conformance("batch.generation", "batch.run.sync-path", "batch.event.result", "batch.event.states", "batch.submit.copied", "batch.submit.flags")
+@conformance(
+    "batch.generation",
+    "batch.run.sync-path",
+    "batch.event.result",
+    "batch.event.states",
+    "batch.submit.copied",
+    "batch.submit.flags",
+)
 def test_run(t: Kit) -> None:
     batch, handle, pointer = world(t)
     out = t.file(b"")
-    ops = [BatchOp(pointer, 4 * KIB, 512, 8 * KIB, handle, 0, 11), BatchOp(pointer, 64 * KIB - 100, 32 * KIB, 4 * KIB, handle, 0, 12)]
+    ops = [
+        BatchOp(pointer, 4 * KIB, 512, 8 * KIB, handle, 0, 11),
+        BatchOp(pointer, 64 * KIB - 100, 32 * KIB, 4 * KIB, handle, 0, 12),
+    ]
     writer = t.handle(out)
     status = Status(*t.hipFileBatchIOSubmit(batch, ops, 0xFFFF))
     t.code_is("batch.submit.flags", code_text(status), {"ignored": "Success"})
@@ -110,8 +120,18 @@ def test_run(t: Kit) -> None:
     if t.profile.batch != "stored":
         t.ok(submit(t, batch, BatchOp(pointer, 0, 512, 8 * KIB, writer, 1, 13)))
         seen = [(e.cookie, e.status, e.result) for e in events_of(t, batch, 1)]
-        t.expect("batch.generation", seen, dict.fromkeys(("runs on a pool of threads", "runs"), [(13, COMPLETE, 8 * KIB)]), "write")
-        t.expect("batch.run.sync-path", os.pread(out, 8 * KIB, 0) == pattern(8 * KIB, 4 * KIB), {"synchronous path": True}, "write")
+        t.expect(
+            "batch.generation",
+            seen,
+            dict.fromkeys(("runs on a pool of threads", "runs"), [(13, COMPLETE, 8 * KIB)]),
+            "write",
+        )
+        t.expect(
+            "batch.run.sync-path",
+            os.pread(out, 8 * KIB, 0) == pattern(8 * KIB, 4 * KIB),
+            {"synchronous path": True},
+            "write",
+        )
 
 
 @conformance("batch.event.result", "batch.event.states", needs="faults", schedules=False)
@@ -132,14 +152,18 @@ def test_failures(t: Kit) -> None:
     t.expect("batch.event.states", {s for s, _ in seen}, {"Complete, Canceled, Failed": {FAILED}})
 
 
-@conformance("batch.submit.file", "batch.submit.memory", "batch.submit.validate", "batch.submit.all-or-nothing", schedules=False)
+@conformance(
+    "batch.submit.file", "batch.submit.memory", "batch.submit.validate", "batch.submit.all-or-nothing", schedules=False
+)
 def test_refused(t: Kit) -> None:
     batch, handle, pointer = world(t)
     good = BatchOp(pointer, 0, 0, 16, handle, 0, 1)
     gone = 0 if t.has("real") else t.unknown_handle()
     bad_submit = {"5040": "5040", "5040 for a negative file offset; the rest fails as an operation": "5040"}
     same = {name: name for name in ("InternalError", "HandleNotRegistered", "HipMemoryTypeInvalid", "InvalidValue")}
-    t.code_is("batch.submit.file", code_text(submit(t, batch, good, good._replace(handle=gone))), {**same, **bad_submit})
+    t.code_is(
+        "batch.submit.file", code_text(submit(t, batch, good, good._replace(handle=gone))), {**same, **bad_submit}
+    )
     host = submit(t, batch, good._replace(pointer=t.pinned(4 * KIB)))
     t.code_is("batch.submit.memory", code_text(host), {**same, **bad_submit, "runs": "Success"})
     events_of(t, batch, 1)
@@ -155,7 +179,9 @@ def test_refused(t: Kit) -> None:
     for what, op in bad.items():
         t.code_is("batch.submit.validate", code_text(submit(t, batch, good, op)), {**same, **bad_submit}, what)
     status = submit(t, batch, *[good] * 8)
-    t.expect("batch.submit.all-or-nothing", code_text(status), {"nothing accepted": "Success"}, "all the room is still there")
+    t.expect(
+        "batch.submit.all-or-nothing", code_text(status), {"nothing accepted": "Success"}, "all the room is still there"
+    )
 
 
 @conformance("batch.submit.hip", needs="model", schedules=False)
@@ -181,7 +207,24 @@ def test_full(t: Kit) -> None:
         answers = {"capacity first": "InvalidValue", "validation first": "HandleNotRegistered"}
         t.code_is("batch.submit.validate-first", code_text(bad), answers)
         if events_of(t, batch, 2):
-            t.code_is("batch.submit.full", code_text(submit(t, batch, op)), dict.fromkeys(names, "Success"), "collected")
+            t.code_is(
+                "batch.submit.full", code_text(submit(t, batch, op)), dict.fromkeys(names, "Success"), "collected"
+            )
+
+
+@conformance("batch.submit.full", needs="model", schedules=False)
+def test_complete_takes_room(t: Kit) -> None:
+    """Operations that are complete but not collected still take room."""
+    t.need(t.profile.batch == "pool", "operations do not run here")
+    batch, handle, pointer = world(t, 2)
+    op = BatchOp(pointer, 0, 0, 16, handle, 0)
+    t.ok(submit(t, batch, op, op))
+    t.machine.finish()
+    t.code_is(
+        "batch.submit.full", code_text(submit(t, batch, op)), {"BatchFull": "BatchFull"}, "complete, not collected"
+    )
+    events_of(t, batch, 2)
+    t.code_is("batch.submit.full", code_text(submit(t, batch, op)), {"BatchFull": "Success"}, "collected")
 
 
 @conformance("batch.status.order", needs="model", schedules=False)
@@ -195,7 +238,10 @@ def test_status_arguments(t: Kit) -> None:
         "minimum above capacity": (batch, 3, 4, 0.0),
     }
     seen = {what: code_text(Status(*t.hipFileBatchIOGetStatus(*case)[0])) for what, case in cases.items()}
-    answers = {MISSING: dict.fromkeys(cases, "InternalError"), "InvalidValue for each": dict.fromkeys(cases, "InvalidValue")}
+    answers = {
+        MISSING: dict.fromkeys(cases, "InternalError"),
+        "InvalidValue for each": dict.fromkeys(cases, "InvalidValue"),
+    }
     t.expect("batch.status.order", seen, answers)
 
 
@@ -206,7 +252,11 @@ def test_status(t: Kit) -> None:
     t.ok(submit(t, batch, *ops))
     status, events = t.hipFileBatchIOGetStatus(batch, 3, 4, None)
     seen = (code_text(Status(*status)), sorted(e.cookie for e in events))
-    t.expect("batch.status.waits", seen, {MISSING: ("InternalError", []), "minimum, nothing left, or deadline": ("Success", [20, 21, 22])})
+    t.expect(
+        "batch.status.waits",
+        seen,
+        {MISSING: ("InternalError", []), "minimum, nothing left, or deadline": ("Success", [20, 21, 22])},
+    )
     if t.profile.batch == "stored":
         t.expect("batch.status.collects", seen[0], {MISSING: "InternalError"})
         return
@@ -229,7 +279,9 @@ def test_cancel_and_destroy(t: Kit) -> None:
     real = "Success even with the driver closed; a full batch yields no events"
     t.expect("batch.cancel", empty, {MISSING: "InternalError", cancelled: "Success", real: "Success"}, "empty")
     unknown = code_text(Status(*t.hipFileBatchIOCancel(0)))
-    t.expect("batch.cancel.handle", unknown, {MISSING: "InternalError", "InvalidValue": "InvalidValue", "Success": "Success"})
+    t.expect(
+        "batch.cancel.handle", unknown, {MISSING: "InternalError", "InvalidValue": "InvalidValue", "Success": "Success"}
+    )
     t.ok(submit(t, batch, *[BatchOp(pointer, 0, 0, 16, handle, 0, n) for n in range(4)]))
     t.hipFileBatchIOCancel(batch)
     states = {e.status for e in events_of(t, batch, 4)} if not t.has("real") else set()
@@ -240,9 +292,14 @@ def test_cancel_and_destroy(t: Kit) -> None:
     t.hipFileBatchIODestroy(batch)
     t.hipFileBatchIODestroy(0)
     code = code_text(submit(t, batch, BatchOp(pointer, 0, 0, 16, handle, 0)))
-    after = {"still valid": "InvalidValue" if t.profile.batch == "stored" else "Success", "InvalidValue": "InvalidValue"}
+    after = {
+        "still valid": "InvalidValue" if t.profile.batch == "stored" else "Success",
+        "InvalidValue": "InvalidValue",
+    }
     t.expect("batch.destroy.after", code, after)  # a stored batch is full: four operations that never ran
-    t.expect("batch.destroy", code, {"nothing: the batch leaks": "InvalidValue", "cancel, wait, remove": "InvalidValue"})
+    t.expect(
+        "batch.destroy", code, {"nothing: the batch leaks": "InvalidValue", "cancel, wait, remove": "InvalidValue"}
+    )
 
 
 @conformance("batch.pool.size", needs="model", schedules=False)
@@ -259,5 +316,12 @@ def test_cancel_pending(t: Kit) -> None:
         t.ok(submit(t, batch, *[BatchOp(pointer, 0, 0, 16, handle, 0, n) for n in range(8)]))
         t.ok(t.hipFileBatchIOCancel(batch))
         states = [e.status for e in t.hipFileBatchIOGetStatus(batch, 0, 8, 0.0)[1]]
-    t.expect("batch.cancel", states, {"pending -> Canceled, running unaffected": [CANCELED] * 8}, "behind a held null stream")
-    t.expect("batch.cancel", code_text(submit(t, batch, BatchOp(pointer, 0, 0, 16, handle, 0))), {"pending -> Canceled, running unaffected": "Success"}, "usable afterwards")
+    t.expect(
+        "batch.cancel", states, {"pending -> Canceled, running unaffected": [CANCELED] * 8}, "behind a held null stream"
+    )
+    t.expect(
+        "batch.cancel",
+        code_text(submit(t, batch, BatchOp(pointer, 0, 0, 16, handle, 0))),
+        {"pending -> Canceled, running unaffected": "Success"},
+        "usable afterwards",
+    )

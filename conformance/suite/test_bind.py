@@ -10,7 +10,9 @@ CHANGED = {"size": 4 * KIB, "file_offset": 32 * KIB, "buffer_offset": 16 * KIB}
 SLOTS = ("size", "file offset", "buffer offset")
 
 
-def observed(t: Kit, handle: int, pointer: int, flags: int | None, change: dict[str, int], write: bool = False) -> set[str]:
+def observed(
+    t: Kit, handle: int, pointer: int, flags: int | None, change: dict[str, int], write: bool = False
+) -> set[str]:
     """Which of the slots in `change` were read late? Found out from the bytes alone."""
     stream = t.stream(register=flags)
     t.ok(t.hipMemset(pointer, 0xAA, 64 * KIB))
@@ -31,7 +33,9 @@ def observed(t: Kit, handle: int, pointer: int, flags: int | None, change: dict[
     if word == CHANGED["file_offset"]:
         late.add("file offset")
     expected = pattern(slots.done, word)
-    if memory[start : start + slots.done] != expected or set(memory[start + slots.done : start + slots.done + 16]) != {0xAA}:
+    if memory[start : start + slots.done] != expected or set(memory[start + slots.done : start + slots.done + 16]) != {
+        0xAA
+    }:
         at = next((n for n, (a, b) in enumerate(zip(memory[start:], expected, strict=False)) if a != b), slots.done)
         late.add(f"wrong bytes from {at}: {memory[start + at : start + at + 8].hex()}")
     return late
@@ -57,7 +61,10 @@ def flags_test(flags: int) -> None:
             t.expect(clause, seen, {answer: expected}, "every slot changed")
             if extra:
                 t.expect("bind.page-aligned", seen, {"no effect": expected})
-        one = {name: observed(t, handle, pointer, flags, {name.replace(" ", "_"): CHANGED[name.replace(" ", "_")]}) for name in SLOTS}
+        one = {
+            name: observed(t, handle, pointer, flags, {name.replace(" ", "_"): CHANGED[name.replace(" ", "_")]})
+            for name in SLOTS
+        }
         t.expect(clause, one, {answer: {name: {name} & expected for name in SLOTS}}, "one slot changed")
         t.expect("bind.late", seen & expected, {"late values used": expected})
         t.expect("bind.captured", seen - expected, {"copied": set()})
@@ -150,7 +157,13 @@ def test_late_ranges(t: Kit) -> None:
     t.expect("bind.range.late", got, answers)
 
 
-@conformance("bind.clamp", "bind.fixed.clamp", needs="model hold", settings={"device_memory": 1 << 33, "pinned_memory": 1 << 33}, schedules=False)
+@conformance(
+    "bind.clamp",
+    "bind.fixed.clamp",
+    needs="model hold",
+    settings={"device_memory": 1 << 33, "pinned_memory": 1 << 33},
+    schedules=False,
+)
 def test_clamped(t: Kit) -> None:
     """A size above the largest count: the number of bytes asked of the file says what it was clamped to."""
     t.need(t.profile.async_bounce == "per-stream", "an operation of that size would need a bounce buffer of 2 GiB here")
@@ -210,11 +223,9 @@ def test_result_slot(t: Kit) -> None:
         cells = (ctypes.c_int64 * 3)(-1, SENTINEL, -1)
         with t.held(stream):
             t.ok(t.hipFileReadAsync(handle, pointer, *values.addresses[:3], ctypes.addressof(cells) + 8, stream))
-            cells[1] = 5
+            cells[1] = (7 << 32) + 5  # all 64 bits are written
         t.finish(stream)
         t.expect("bind.result-slot", cells[1], {"late": 4 * KIB}, f"flags {flags}")
         t.expect("result.slot-width", list(cells), {"ssize_t": [-1, 4 * KIB, -1]}, f"flags {flags}")
         # the test keeps its duty: the slots live until the stream was synchronised
         t.expect("bind.pointer-lifetime", values.cells[0], {"caller's duty": 4 * KIB}, f"flags {flags}")
-
-

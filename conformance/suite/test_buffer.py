@@ -17,7 +17,13 @@ def name(status: Status) -> str:
     return code_text(status)
 
 
-@conformance("buffer.register.duplicate", "buffer.register.overlap", "buffer.register.interior", "buffer.register.flags", schedules=False)
+@conformance(
+    "buffer.register.duplicate",
+    "buffer.register.overlap",
+    "buffer.register.interior",
+    "buffer.register.flags",
+    schedules=False,
+)
 def test_register(t: Kit) -> None:
     t.open()
     pointer = t.device(64 * KIB)
@@ -37,7 +43,12 @@ def test_register_refused(t: Kit) -> None:
     t.open()
     t.code("buffer.register.null", register(t, 0, 4 * KIB))
     pointer = t.device(64 * KIB)
-    for base, length in ((pointer, 128 * KIB), (pointer + 32 * KIB, 64 * KIB), (pointer, HUGE), (pointer, 64 * KIB + 1)):
+    for base, length in (
+        (pointer, 128 * KIB),
+        (pointer + 32 * KIB, 64 * KIB),
+        (pointer, HUGE),
+        (pointer, 64 * KIB + 1),
+    ):
         t.code("buffer.register.range", register(t, base, length), f"+{base - pointer}, {length}")
     kinds = {"pinned": t.pinned(4 * KIB), "plain": t.host(4 * KIB)}
     code, managed = t.hipMallocManaged(4 * KIB, 1)
@@ -46,7 +57,10 @@ def test_register_refused(t: Kit) -> None:
     seen = {kind: name(register(t, where, 4 * KIB)) for kind, where in kinds.items()}
     refused = dict.fromkeys(kinds, "HipMemoryTypeInvalid")
     system_memory = {kind: "Success" if kind != "managed" else "HipMemoryTypeInvalid" for kind in kinds}
-    answers = {"HipMemoryTypeInvalid": refused, "host memory registers, managed memory is HipMemoryTypeInvalid": system_memory}
+    answers = {
+        "HipMemoryTypeInvalid": refused,
+        "host memory registers, managed memory is HipMemoryTypeInvalid": system_memory,
+    }
     t.expect("buffer.register.type", seen, answers)
 
 
@@ -61,7 +75,13 @@ def test_register_order(t: Kit) -> None:
     t.machine.hip.interpose = None
     steps.append(("type before range", name(register(t, t.pinned(16), HUGE)), 1))
     steps.append(("range", name(register(t, pointer + 16, HUGE)), 1))
-    expected = ["InvalidValue", "MemoryAlreadyRegistered", "InvalidValue", "HipMemoryTypeInvalid", "HipPointerRangeError"]
+    expected = [
+        "InvalidValue",
+        "MemoryAlreadyRegistered",
+        "InvalidValue",
+        "HipMemoryTypeInvalid",
+        "HipPointerRangeError",
+    ]
     seen = [code for _, code, count in steps]
     answer = "init, duplicate, null, attributes, type, range"
     t.expect("buffer.register.order", (seen, steps[0][2]), {answer: (expected, 1)})
@@ -95,7 +115,12 @@ def test_length_zero(t: Kit) -> None:
     t.code("buffer.register.length-zero", status)
     if status.err == 0:
         read = t.hipFileRead(t.handle(), pointer, 0, 0, 0)
-        t.expect("buffer.register.length-zero", read[0] < 0, {"Success": True, "InvalidValue": True}, "an operation on it fails")
+        t.expect(
+            "buffer.register.length-zero",
+            read[0] < 0,
+            {"Success": True, "InvalidValue": True},
+            "an operation on it fails",
+        )
 
 
 @conformance("buffer.deregister.ok", "buffer.deregister.unknown", schedules=False)
@@ -165,7 +190,9 @@ def test_null(t: Kit) -> None:
     t.expect("buffer.io.null", io_text(read), sync, "synchronous")
     t.expect("sync.null", io_text(read), sync)
     status = t.read(handle, 0, Slots(16), t.stream())
-    t.expect("buffer.io.null", name(status), dict.fromkeys(("InvalidValue", "-1/EINVAL"), "InvalidValue"), "asynchronous")
+    t.expect(
+        "buffer.io.null", name(status), dict.fromkeys(("InvalidValue", "-1/EINVAL"), "InvalidValue"), "asynchronous"
+    )
     both = t.hipFileRead(t.unknown_handle(), 0, 16, 0, 0)
     answers = {"driver, file, buffer": "-5027", "a null buffer first": "-1/EINVAL"}
     t.expect("sync.lookup-order", io_text(both), answers)
@@ -186,10 +213,23 @@ def test_other_memory(t: Kit) -> None:
         works = {"InternalError": ("InternalError", 77), "works": ("Success", 16)}
         t.expect("buffer.io.type-async", seen, works, kind)
         t.expect("submit.memory-type", seen, works, kind)
-        t.expect("submit.buffer", seen[0], {"{HipDriverError, e} or InternalError": "InternalError", "host memory works": "Success"}, kind)
+        t.expect(
+            "submit.buffer",
+            seen[0],
+            {"{HipDriverError, e} or InternalError": "InternalError", "host memory works": "Success"},
+            kind,
+        )
 
 
-@conformance("buffer.io.hip-sync", "sync.error.hip", "buffer.io.hip-async", "submit.buffer", "sync.other", needs="model", schedules=False)
+@conformance(
+    "buffer.io.hip-sync",
+    "sync.error.hip",
+    "buffer.io.hip-async",
+    "submit.buffer",
+    "sync.other",
+    needs="model",
+    schedules=False,
+)
 def test_hip_failures_in_io(t: Kit) -> None:
     t.open()
     handle, pointer, stream = t.handle(), t.device(4 * KIB), t.stream()
@@ -203,10 +243,20 @@ def test_hip_failures_in_io(t: Kit) -> None:
     t.expect("buffer.io.hip-sync", io_text(read), {"-hipError": "-719"})
     t.expect("sync.error.hip", [io_text(read), io_text(copy)], {"-hipError": ["-719", "-719"]})
     t.expect("buffer.io.hip-async", (name(status), slots.done), {"{HipDriverError, e}": ("{HipDriverError, 719}", 77)})
-    t.expect("submit.buffer", name(status), dict.fromkeys(("{HipDriverError, e} or InternalError", "host memory works"), "{HipDriverError, 719}"), "HIP fails")
+    t.expect(
+        "submit.buffer",
+        name(status),
+        dict.fromkeys(("{HipDriverError, e} or InternalError", "host memory works"), "{HipDriverError, 719}"),
+        "HIP fails",
+    )
 
 
-@conformance("sync.other", needs="model", environment={"HIPFILE_FORCE_COMPAT_MODE": "false", "HIPFILE_ALLOW_COMPAT_MODE": "false"}, schedules=False)
+@conformance(
+    "sync.other",
+    needs="model",
+    environment={"HIPFILE_FORCE_COMPAT_MODE": "false", "HIPFILE_ALLOW_COMPAT_MODE": "false"},
+    schedules=False,
+)
 def test_no_backend_code(t: Kit) -> None:
     t.open()
     t.io("sync.other", t.hipFileRead(t.handle(), t.device(4 * KIB), 16, 0, 0))

@@ -25,7 +25,9 @@ def test_bounce(t: Kit) -> None:
     handle, pointer, stream = world(t)
 
     def pinned() -> list[int]:
-        return sorted(block.size for block in t.machine.memory.live() if block.kind == "pinned" and block.size >= 8 * KIB)
+        return sorted(
+            block.size for block in t.machine.memory.live() if block.kind == "pinned" and block.size >= 8 * KIB
+        )
 
     registered = pinned()
     slots = Slots(24 * KIB), Slots(40 * KIB)
@@ -76,7 +78,13 @@ def test_ranges_and_end(t: Kit) -> None:
     size = 200 * KIB
     handle, pointer, stream = t.handle(content=size), t.buffer(size), t.stream(register=0)
     cases = [(1, 0, 0), (7, 3, 1), (64 * KIB + 1, 5, 9), (130 * KIB + 3, 4 * KIB + 1, 17), (8, 8, 64 * KIB - 4)]
-    cases += [(100, size - 50, 33), (64 * KIB, size - 64 * KIB - 1, 1), (16, size, 0), (16, size + 5, 3), (150 * KIB, 100 * KIB, 7)]
+    cases += [
+        (100, size - 50, 33),
+        (64 * KIB, size - 64 * KIB - 1, 1),
+        (16, size, 0),
+        (16, size + 5, 3),
+        (150 * KIB, 100 * KIB, 7),
+    ]
     for length, offset, at in cases:
         t.ok(t.hipMemset(pointer, 0xAA, size))
         t.ok(t.hipDeviceSynchronize())
@@ -111,7 +119,12 @@ def test_writes(t: Kit) -> None:
     t.ok(t.hipMemcpy(pointer, host, size, 1))
     t.ok(t.hipDeviceSynchronize())  # a copy from pageable memory may still be on its way
     expected = bytearray(b"\xcc" * 4 * KIB)
-    for length, offset, at in ((10, 3, 1), (130 * KIB + 1, 1000, 13), (5, 300 * KIB, 7), (64 * KIB, 250 * KIB, 64 * KIB)):
+    for length, offset, at in (
+        (10, 3, 1),
+        (130 * KIB + 1, 1000, 13),
+        (5, 300 * KIB, 7),
+        (64 * KIB, 250 * KIB, 64 * KIB),
+    ):
         slots = Slots(length, offset, at)
         t.ok(t.write(handle, pointer, slots, stream))
         t.finish(stream)
@@ -125,6 +138,26 @@ def test_writes(t: Kit) -> None:
         if gap:
             zeros = found[offset - gap : offset] == b"\0" * gap
             t.expect("chunk.write.gap", zeros, {"zeros": True}, what)
+
+
+@conformance("chunk.kernel", "order.other-streams", environment=BUFFER, needs="hold")
+def test_two_streams(t: Kit) -> None:
+    """Operations on two streams at once: each gets its own bytes, chunk by chunk."""
+    t.open()
+    size = 200 * KIB
+    handle, pointer = t.handle(content=2 * size), t.buffer(2 * size)
+    streams = [t.stream(register=0), t.stream(register=0)]
+    for write in (False, True):
+        slots = [Slots(size, n * size, n * size) for n in range(2)]
+        with t.held(streams[0]), t.held(streams[1]):
+            for stream, slot in zip(streams, slots, strict=True):
+                t.ok((t.write if write else t.read)(handle, pointer, slot, stream))
+        for stream in streams:
+            t.finish(stream)
+        good = t.bytes(pointer, 2 * size) == pattern(2 * size)
+        what = "write" if write else "read"
+        t.expect("order.other-streams", [slot.done for slot in slots], {"unordered": [size, size]}, what)
+        t.expect("chunk.kernel", good, {"exact range": True}, f"two streams, {what}")
 
 
 @conformance("chunk.late-file", needs="hold")
@@ -170,7 +203,15 @@ def test_interrupted(t: Kit) -> None:
     t.expect("chunk.eintr", slots.done, {"repeated": 16 * KIB}, "write")
 
 
-@conformance("chunk.landed", "result.partial-error", "result.io-error", "result.sticky", "chunk.advance", needs="faults", environment=BUFFER)
+@conformance(
+    "chunk.landed",
+    "result.partial-error",
+    "result.io-error",
+    "result.sticky",
+    "chunk.advance",
+    needs="faults",
+    environment=BUFFER,
+)
 def test_error_in_a_chunk(t: Kit) -> None:
     """EIO in the fourth chunk: the count is lost, chunks one to three are there."""
     handle, pointer, stream = world(t, 320 * KIB)
@@ -191,14 +232,23 @@ def test_error_in_a_chunk(t: Kit) -> None:
     }
     t.expect("chunk.landed", (landed, untouched), answers)
     t.expect("result.partial-error", slots.done, {"-1": -1})
-    t.expect("result.io-error", slots.done, {"-1": -1, "negated errno or code": -5, "-1 or a negated code": -1}, variants=(-1, -5))
+    t.expect(
+        "result.io-error",
+        slots.done,
+        {"-1": -1, "negated errno or code": -5, "-1 or a negated code": -1},
+        variants=(-1, -5),
+    )
     t.expect("result.sticky", (slots.done, reads), {"first failure": (-1, 4)}, "the chunks behind it do nothing")
     t.files.clear()
     slots = Slots(130 * KIB)
     t.ok(t.read(handle, pointer, slots, stream))
     t.finish(stream)
     offsets = [entry[3] for entry in t.files.log if entry[0] == "pread_into"]
-    t.expect("chunk.advance", (slots.done, offsets), {"total += chunk": (130 * KIB, [0, 64 * KIB, 128 * KIB]), "no chunks": (130 * KIB, [0])})
+    t.expect(
+        "chunk.advance",
+        (slots.done, offsets),
+        {"total += chunk": (130 * KIB, [0, 64 * KIB, 128 * KIB]), "no chunks": (130 * KIB, [0])},
+    )
 
 
 @conformance("chunk.after-eof", needs="faults", environment=BUFFER, schedules=False)
@@ -277,7 +327,7 @@ def test_unbound_kernel(t: Kit) -> None:
     record = t.record()
     slots = Slots(4 * KIB)
     with t.held(stream):
-        t.ok(t.read(handle, pointer, slots, stream))
+        t.ok(t.write(handle, pointer, slots, stream))  # the device side comes first
         operation = record.commands[-1].op  # type: ignore[attr-defined]
         operation.bounce = None
     t.finish(stream)
@@ -301,7 +351,12 @@ def test_io_errors(t: Kit) -> None:
     slots = Slots(4 * KIB)
     t.ok(t.write(handle, pointer, slots, stream))
     t.finish(stream)
-    t.expect("result.io-error", slots.done, {"-1": -1, "negated errno or code": -5, "-1 or a negated code": -1}, variants=(-1, -5, -9))
+    t.expect(
+        "result.io-error",
+        slots.done,
+        {"-1": -1, "negated errno or code": -5, "-1 or a negated code": -1},
+        variants=(-1, -5, -9),
+    )
     if t.has("faults"):
         good = t.handle()
         seen = []

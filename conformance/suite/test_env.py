@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+import contextlib
+import io
 from typing import Any
 
 from hipfile_conformance.kit import KIB, MIB, Kit, Slots, io_text
@@ -49,7 +48,9 @@ NOT_WORDS = ("0", "1", "", "yes", "no", "on", "off", " true", "true ", "\tfalse"
 def test_booleans(t: Kit) -> None:
     seen = {text: switched(t, text) for text in (*WORDS, *NOT_WORDS)}
     words = {text: seen[text] for text in WORDS}
-    t.expect("env.bool", words, {"true|false, any case; else the default": WORDS, "not read": dict.fromkeys(WORDS, True)})
+    t.expect(
+        "env.bool", words, {"true|false, any case; else the default": WORDS, "not read": dict.fromkeys(WORDS, True)}
+    )
     others = {text: seen[text] for text in NOT_WORDS}
     expected = dict.fromkeys(NOT_WORDS, True)
     t.expect("env.bool.exact", others, {"default": expected, "not read": expected})
@@ -64,11 +65,27 @@ NUMBERS = (" 5", "\t7", "+5", "-1", "-5")
 JUNK = ("", "1abc", "5 ", "abc", "0x10", "1.5", "--1")
 
 
-@conformance("env.int.strtoul", "env.int.from-chars", "env.int.junk", "env.stats-level.type", "env.stats-level.default", "env.stats-level.clamp", needs="model", schedules=False)
+@conformance(
+    "env.int.strtoul",
+    "env.int.from-chars",
+    "env.int.junk",
+    "env.stats-level.type",
+    "env.stats-level.default",
+    "env.stats-level.clamp",
+    needs="model",
+    schedules=False,
+)
 def test_numbers(t: Kit) -> None:
     name = STATS
     if t.profile.variable(name) is None:
-        for clause in ("env.int.strtoul", "env.int.from-chars", "env.int.junk", "env.stats-level.type", "env.stats-level.default", "env.stats-level.clamp"):
+        for clause in (
+            "env.int.strtoul",
+            "env.int.from-chars",
+            "env.int.junk",
+            "env.stats-level.type",
+            "env.stats-level.default",
+            "env.stats-level.clamp",
+        ):
             t.expect(clause, value(t, name, "3"), {"not read": None})
         return
     default = value(t, name, None)
@@ -79,7 +96,10 @@ def test_numbers(t: Kit) -> None:
     ignored = dict.fromkeys(NUMBERS, default)
     t.expect("env.int.strtoul", signs, {"accepted; a negative one wraps": wrapped, "ignored": ignored})
     large = (value(t, name, DIGITS), value(t, name, str(1 << 33)))
-    answers = {"beyond unsigned long ignored, beyond the type clamped": (default, 0xFFFFFFFF), "largest value": (top, top)}
+    answers = {
+        "beyond unsigned long ignored, beyond the type clamped": (default, 0xFFFFFFFF),
+        "largest value": (top, top),
+    }
     t.expect("env.int.from-chars", large, answers)
     junk = {text: value(t, name, text) for text in JUNK}
     t.expect("env.int.junk", junk, {"default": dict.fromkeys(JUNK, default)})
@@ -132,7 +152,9 @@ def test_buffer_overflow(t: Kit) -> None:
     t.open()
     status = Status(*t.hipFileStreamRegister(t.stream(), 0))
     failed = Status(5011, 2)
-    t.expect("env.async-buffer.overflow", status, {"{HipDriverError, hipErrorOutOfMemory}": failed, "not read": Status(0, 0)})
+    t.expect(
+        "env.async-buffer.overflow", status, {"{HipDriverError, hipErrorOutOfMemory}": failed, "not read": Status(0, 0)}
+    )
     if status.err:
         slots = Slots(16)
         submit = t.read(t.handle(), t.device(4 * KIB), slots, t.stream())
@@ -163,20 +185,20 @@ def test_force_without_allow(t: Kit) -> None:
 
 @conformance("env.force-without-allow.message", needs="model", schedules=False)
 def test_conflict_message(t: Kit) -> None:
-    """What the conflict prints; in a process of its own, since it is said once."""
-    program = (
-        "from hipfile_conformance.targets.sim import SimTarget\n"
-        "from hipfile_conformance.kit import Kit\n"
-        f"target = SimTarget({str(t.target.directory)!r}, release={t.release!r}, environment={BOTH!r})\n"
-        "t = Kit(target, target.machine.profile.name)\n"
-        "t.open(); h, p = t.handle(), t.device(64)\n"
-        "t.hipFileRead(h, p, 16, 0, 0); t.hipFileRead(h, p, 16, 0, 0); t.cleanup()\n"
-    )
-    path = os.pathsep.join(entry for entry in sys.path if entry)
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}, check=True
-    )
-    seen = (len(done.stdout.splitlines()), len(done.stderr.splitlines()))
+    """What the conflict prints, once."""
+    from hipfile_conformance.targets.sim import SimTarget
+
+    out, err = io.StringIO(), io.StringIO()
+    target = SimTarget(t.target.directory, release=t.release, environment=BOTH)
+    inner = Kit(target, t.release)
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        inner.open()
+        handle, pointer = inner.handle(), inner.device(64)
+        for _ in range(2):
+            inner.hipFileRead(handle, pointer, 16, 0, 0)
+    inner.cleanup()
+    target.close()
+    seen = (len(out.getvalue().splitlines()), len(err.getvalue().splitlines()))
     answers = {"nothing": (0, 0), "a line on stderr": (0, 1), "not read": (0, 0)}
     t.expect("env.force-without-allow.message", seen, answers)
 
@@ -185,5 +207,3 @@ def test_conflict_message(t: Kit) -> None:
 def test_unsupported_file_systems(t: Kit) -> None:
     seen = (value(t, FILES, None), value(t, FILES, "true"))
     t.expect("env.unsupported-fs", seen, {"false": (False, True), "not read": (None, None)})
-
-

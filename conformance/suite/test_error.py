@@ -25,7 +25,9 @@ def test_strings(t: Kit) -> None:
     texts = {int(code): t.hipFileGetOpErrorString(int(code)) for code in OpError}
     t.expect("error.string.known", (all(texts.values()), len(set(texts.values()))), {"text": (True, len(texts))})
     for number in (5021, 5032, 5999, 1):
-        t.expect("error.string.unknown", t.hipFileGetOpErrorString(number), t.answer("error.string.unknown"), str(number))
+        t.expect(
+            "error.string.unknown", t.hipFileGetOpErrorString(number), t.answer("error.string.unknown"), str(number)
+        )
     closed = t.hipFileUseCount() == 0
     t.hipFileDriverOpen()
     same = t.hipFileGetOpErrorString(5022) == texts[5022]
@@ -63,7 +65,11 @@ def test_hip_failure(t: Kit) -> None:
 def test_registration_fails_inside(t: Kit) -> None:
     t.open()
     t.files.script("inspect", [fault(errno.EIO)])
-    t.expect("error.funnel.other", Status(*t.hipFileHandleRegister((1, t.file()))[0]), {"{InternalError, hipSuccess}": (5030, 0)})
+    t.expect(
+        "error.funnel.other",
+        Status(*t.hipFileHandleRegister((1, t.file()))[0]),
+        {"{InternalError, hipSuccess}": (5030, 0)},
+    )
     for code in (errno.EMFILE, errno.ENFILE):
         t.files.script("reopen", [fault(code)])
         t.code("error.funnel.emfile", Status(*t.hipFileHandleRegister((1, t.file()))[0]), errno.errorcode[code])
@@ -75,6 +81,10 @@ def test_synchronous_results(t: Kit) -> None:
     handle, pointer = t.handle(), t.buffer(4 * KIB)
     results = [t.hipFileRead(t.unknown_handle(), pointer, 16, 0, 0), t.hipFileRead(handle, pointer, 1 << 30, 0, 0)]
     negative = all(result[0] < -5000 or (result[0] == -1 and result[1]) for result in results)
-    t.expect("error.sync.negative", negative, dict.fromkeys(("-1/errno or -code", "-1 with errno, which also carries codes"), True))
+    t.expect(
+        "error.sync.negative",
+        negative,
+        dict.fromkeys(("-1/errno or -code", "-1 with errno, which also carries codes"), True),
+    )
     good = t.hipFileRead(handle, pointer, 16, 0, 0)
     t.expect("error.sync.errno-success", (good[0], good[1]), {"unchanged": (16, 0)})

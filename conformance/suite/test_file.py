@@ -111,7 +111,9 @@ def test_caller_descriptor(t: Kit) -> None:
     t.expect("file.deregister.caller-open", os.fstat(fd).st_size, {"open": 64 * KIB})
 
 
-@conformance("file.register.one-descriptor", "file.deregister.owned-closed", needs="model", mount="ext4", schedules=False)
+@conformance(
+    "file.register.one-descriptor", "file.deregister.owned-closed", needs="model", mount="ext4", schedules=False
+)
 def test_one_descriptor(t: Kit) -> None:
     t.open()
     fd = t.file()
@@ -151,10 +153,23 @@ def test_unknown_handles(t: Kit) -> None:
     t.expect("sync.file-unknown", io_text(read), {"-5027": "-5027", "-1/5027": "-1/5027"})
     if t.has("model"):
         for wild in (1, 0xF11E, (1 << 64) - 1):
-            t.expect("file.handle", t.read(wild, pointer, Slots(16), stream).err, {"HandleNotRegistered": 5027, "Success": 0}, hex(wild))
+            t.expect(
+                "file.handle",
+                t.read(wild, pointer, Slots(16), stream).err,
+                {"HandleNotRegistered": 5027, "Success": 0},
+                hex(wild),
+            )
 
 
-@conformance("file.inspect", "file.second.direct", "file.second.buffered", "file.second.flags", needs="model", mount="ext4", schedules=False)
+@conformance(
+    "file.inspect",
+    "file.second.direct",
+    "file.second.buffered",
+    "file.second.flags",
+    needs="model",
+    mount="ext4",
+    schedules=False,
+)
 def test_second_descriptor(t: Kit) -> None:
     t.open()
     plain = t.file(flags=os.O_RDWR | os.O_APPEND)
@@ -162,15 +177,21 @@ def test_second_descriptor(t: Kit) -> None:
     t.handle(plain)
     t.expect("file.inspect", t.files.count("inspect"), {"once": 1})
     [(_, fd, flags)] = [entry for entry in t.files.log if entry[0] == "reopen"]
-    t.expect("file.second.buffered", (fd, bool(flags & O_DIRECT)), {"buffered = caller's, unbuffered = own": (plain, True)})
+    t.expect(
+        "file.second.buffered", (fd, bool(flags & O_DIRECT)), {"buffered = caller's, unbuffered = own": (plain, True)}
+    )
     carried = (bool(flags & os.O_APPEND), flags & os.O_ACCMODE, bool(flags & os.O_CLOEXEC))
     t.expect("file.second.flags", carried, {"flags carried over, O_CLOEXEC": (True, os.O_RDWR, True)})
     t.files.clear()
     direct = t.file(flags=os.O_RDWR | O_DIRECT)
     t.handle(direct)
     [(_, fd, flags)] = [entry for entry in t.files.log if entry[0] == "reopen"]
-    t.expect("file.second.direct", (fd, bool(flags & O_DIRECT)), {"unbuffered = caller's, buffered = own": (direct, False)})
-    t.expect("file.second.flags", bool(flags & os.O_CLOEXEC), {"flags carried over, O_CLOEXEC": True}, "of a direct one")
+    t.expect(
+        "file.second.direct", (fd, bool(flags & O_DIRECT)), {"unbuffered = caller's, buffered = own": (direct, False)}
+    )
+    t.expect(
+        "file.second.flags", bool(flags & os.O_CLOEXEC), {"flags carried over, O_CLOEXEC": True}, "of a direct one"
+    )
     t.files.script("reopen", [fault(errno.EINVAL)])
     refused = register(t, t.file(flags=os.O_RDWR | O_DIRECT)).err
     t.expect("file.second.direct", refused, {"unbuffered = caller's, buffered = own": 5030}, "its open fails")
@@ -282,7 +303,9 @@ def test_file_systems(t: Kit) -> None:
 
 @conformance("file.mount.fastpath", "sync.fastpath.accepts", needs="model fastpath", schedules=False)
 def test_fastpath_file_systems(t: Kit) -> None:
-    seen = {m: takes_fastpath(t, m) for m in ("ext4", "ext4-journal", "ext4-writeback", "xfs", "btrfs", "tmpfs", "overlay")}
+    seen = {
+        m: takes_fastpath(t, m) for m in ("ext4", "ext4-journal", "ext4-writeback", "xfs", "btrfs", "tmpfs", "overlay")
+    }
     good = {name: name in ("ext4", "xfs") for name in seen}
     t.expect("file.mount.fastpath", seen, {"ext4 ordered, xfs, block device": good}, "transfers")
     t.expect("sync.fastpath.accepts", (seen["ext4"], seen["btrfs"]), {"all aligned": (True, False)}, "file system")
@@ -376,5 +399,3 @@ def test_client_closes_direct(t: Kit) -> None:
     result = t.hipFileRead(handle, pointer, 7, 8, 0)
     seen = (io_text(result), t.bytes(pointer, 7) == pattern(7, 8))
     t.expect("file.client-close.direct", seen, {"old file": ("7", True)})
-
-

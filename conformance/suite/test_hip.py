@@ -161,7 +161,7 @@ def test_running_host_function(t: Kit) -> None:
     t.expect("hip.event.query-pending", pending, {"hipErrorNotReady": NOT_READY}, "host function")
 
 
-@conformance("hip.event.wait-captures", "hip.event.rerecord", needs="hold")
+@conformance("hip.event.wait-captures", "hip.event.rerecord", "hip.event.query-pending", needs="hold")
 def test_records(t: Kit) -> None:
     slow, fast, waiter, event = t.stream(), t.stream(), t.stream(), t.event()
     _ = t.spare
@@ -176,6 +176,12 @@ def test_records(t: Kit) -> None:
         t.finish(fast)
         seen = (t.completes(waiter), t.hipEventQuery(event))
     t.finish(waiter)
+    t.ok(t.hipEventRecord(event, fast))
+    with t.held(fast):  # what is queued behind the record does not matter
+        t.ok(t.hipEventSynchronize(event))
+        t.expect(
+            "hip.event.query-pending", t.hipEventQuery(event), {"hipErrorNotReady": READY}, "work behind the record"
+        )
     t.expect("hip.event.rerecord", seen, {"waiter 600, query 0": (False, READY)})
 
 

@@ -242,7 +242,12 @@ def test_closed_driver(t: Kit) -> None:
 
 
 @conformance(
-    "life.closed.properties", "param.not-implemented", "param.no-init", "error.not-implemented", fresh=True, schedules=False
+    "life.closed.properties",
+    "param.not-implemented",
+    "param.no-init",
+    "error.not-implemented",
+    fresh=True,
+    schedules=False,
 )
 def test_properties_closed(t: Kit) -> None:
     codes = {
@@ -254,7 +259,10 @@ def test_properties_closed(t: Kit) -> None:
     missing = dict.fromkeys(codes, 5030)
     t.expect("life.closed.properties", codes, {"InternalError": missing, "works": implemented})
     t.expect(
-        "param.not-implemented", codes, {"InternalError (not implemented)": missing, "implemented": implemented}, "closed"
+        "param.not-implemented",
+        codes,
+        {"InternalError (not implemented)": missing, "implemented": implemented},
+        "closed",
     )
     t.expect("error.not-implemented", codes, {"InternalError": missing, "implemented": implemented})
     t.expect("param.no-init", t.hipFileUseCount(), {"count stays 0": 0})

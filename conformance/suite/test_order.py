@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from itertools import pairwise
 
 from hipfile_conformance.kit import KIB, Kit, Slots, pattern
 from hipfile_conformance.suite.registry import conformance
@@ -58,7 +59,8 @@ def test_writes_in_order(t: Kit) -> None:
 def test_host_functions(t: Kit) -> None:
     handle, pointer = world(t)
     for call in (t.read, t.write):
-        stream, slots, seen = t.stream(), Slots(8 * KIB), []
+        stream, slots = t.stream(), Slots(8 * KIB)
+        seen: list[int] = []
         with t.held(stream):
             t.ok(t.hipLaunchHostFunc(stream, lambda _, s=slots, o=seen: o.append(s.done), 0))
             t.ok(call(handle, pointer, slots, stream))
@@ -73,7 +75,8 @@ def test_host_functions(t: Kit) -> None:
 @conformance("order.host-function", needs="model", schedules=False)
 def test_submit_in_host_function(t: Kit) -> None:
     handle, pointer = world(t)
-    stream, other, slots, seen = t.stream(), t.stream(), Slots(16), []
+    stream, other, slots = t.stream(), t.stream(), Slots(16)
+    seen: list[Status] = []
     t.ok(t.hipLaunchHostFunc(stream, lambda _: seen.append(t.read(handle, pointer, slots, other)), 0))
     t.finish(stream)
     refused = [Status(5011, 800)]
@@ -129,7 +132,13 @@ def test_null_stream(t: Kit) -> None:
     t.expect("order.null-stream", seen, {"ordered with blocking streams": expected})
 
 
-@conformance("order.one-op-at-a-time", "order.unregistered-interleave", needs="model", schedules=False, environment={"HIPFILE_ASYNC_BUFFER_SIZE": "4096"})
+@conformance(
+    "order.one-op-at-a-time",
+    "order.unregistered-interleave",
+    needs="model",
+    schedules=False,
+    environment={"HIPFILE_ASYNC_BUFFER_SIZE": "4096"},
+)
 def test_contiguous(t: Kit) -> None:
     handle, pointer = world(t)
     for registered, clause in ((True, "order.one-op-at-a-time"), (False, "order.unregistered-interleave")):
@@ -148,7 +157,7 @@ def test_contiguous(t: Kit) -> None:
         for thread in threads:
             thread.join()
         owners = [id(c.op) for c in record.commands if hasattr(c, "op")]
-        blocks = 1 + sum(a != b for a, b in zip(owners, owners[1:], strict=False))
+        blocks = 1 + sum(a != b for a, b in pairwise(owners))
         t.machine.remove_observer(record)
         t.finish(stream)
         contiguous = blocks == len(set(owners)) == 24
@@ -172,7 +181,14 @@ def test_synchronous_io(t: Kit) -> None:
     t.expect("sync.fallback.memcpy-order", seen, answers)
 
 
-@conformance("result.publish", "result.publish.once", "result.references-first", "result.monitor", needs="model hold", schedules=False)
+@conformance(
+    "result.publish",
+    "result.publish.once",
+    "result.references-first",
+    "result.monitor",
+    needs="model hold",
+    schedules=False,
+)
 def test_publication(t: Kit) -> None:
     handle, pointer = world(t)
     record = t.record()
@@ -193,10 +209,14 @@ def test_publication(t: Kit) -> None:
     t.expect("result.publish", (last, slots.done), {"cleanup command": ("cleanup", 16 * KIB)})
     t.expect("result.publish.once", [value for value, _ in published], {"twice in all": [16 * KIB]})
     t.expect("result.references-first", [held for _, held in published], {"references, then count": [0]})
-    t.expect("result.monitor", len(t.machine.hipfile.monitor.active), {
-        "after completion, while the result may still be stored": 0,
-        "result copied before": 0,
-    })
+    t.expect(
+        "result.monitor",
+        len(t.machine.hipfile.monitor.active),
+        {
+            "after completion, while the result may still be stored": 0,
+            "result copied before": 0,
+        },
+    )
 
 
 @conformance("result.unknown-op", needs="model hold", schedules=False)
@@ -222,5 +242,3 @@ def test_deregister_after_the_event(t: Kit) -> None:
     t.hipFileHandleDeregister(handle)
     seen = (slots.done, Status(*t.hipFileBufDeregister(pointer)).err, Status(*t.hipFileHandleRegister((1, fd))[0]).err)
     t.expect("result.references-first", seen, {"references, then count": (4 * KIB, 0, 0)})
-
-

@@ -70,14 +70,24 @@ def test_level_one(t: Kit) -> None:
             t.expect(f"stats.l1.{clause}", one, {NONE: None})
         t.expect("stats.zeroed", one, {NONE: None})
         t.expect("stats.async-not-counted", one, {NONE: None})
-        t.expect("stats.counted", t.profile.stats_api, {
-            "bytes by backend and direction": False, "histograms, bytes, count, time, errors, unaligned": False,
-        })
+        t.expect(
+            "stats.counted",
+            t.profile.stats_api,
+            {
+                "bytes by backend and direction": False,
+                "histograms, bytes, count, time, errors, unaligned": False,
+            },
+        )
         return
     sums = (one.read_ops.ok, one.read_ops.err, one.read_bytes, one.write_ops.ok, one.write_bytes)
     t.expect("stats.l1.bytes", sums, {"sums": (3, 1, 12 * KIB, 1, 100)})
     t.expect("stats.async-not-counted", one.read_bytes, {"not counted": 12 * KIB})
-    registered = (one.hdl_register_ops.ok, one.buf_register_ops.ok, one.hdl_deregister_ops.ok, one.buf_deregister_ops.ok)
+    registered = (
+        one.hdl_register_ops.ok,
+        one.buf_register_ops.ok,
+        one.hdl_deregister_ops.ok,
+        one.buf_deregister_ops.ok,
+    )
     t.expect("stats.l1.registrations", registered, {"counted": (1, 1, 0, 0)})
     average = one.read_lat_sum_us // one.read_ops.ok
     t.expect("stats.l1.latency", one.read_lat_avg_us, {"sum / ok": average})
@@ -85,13 +95,26 @@ def test_level_one(t: Kit) -> None:
     t.expect("stats.l1.bandwidth", one.read_bw_bytes_per_sec, {"bytes * 1e6 / us": wide})
     filled = {f.name for f in fields(one) if f.name.startswith(("read_", "write_")) and "ops_per_sec" not in f.name}
     rest = {f.name: getattr(one, f.name) for f in fields(one) if f.name not in filled and "register" not in f.name}
-    zero = {name: 0 for name in rest}
+    zero = dict.fromkeys(rest, 0)
     t.expect("stats.l1.filled", rest, {"partly": zero})
     t.expect("stats.zeroed", rest, {"0": zero})
-    t.expect("stats.counted", True, {"histograms, bytes, count, time, errors, unaligned": True, "bytes by backend and direction": True})
+    t.expect(
+        "stats.counted",
+        True,
+        {"histograms, bytes, count, time, errors, unaligned": True, "bytes by backend and direction": True},
+    )
 
 
-@conformance("stats.l2.histograms-zero", "stats.l3.by-device", "stats.l3.active", "stats.l3.uuid", "stats.gpu-attribution", "stats.unaligned", needs="devices faults", schedules=False)
+@conformance(
+    "stats.l2.histograms-zero",
+    "stats.l3.by-device",
+    "stats.l3.active",
+    "stats.l3.uuid",
+    "stats.gpu-attribution",
+    "stats.unaligned",
+    needs="devices faults",
+    schedules=False,
+)
 def test_levels_two_and_three(t: Kit) -> None:
     t.open()
     handle, pointer = t.handle(content=64 * KIB), t.device(64 * KIB)

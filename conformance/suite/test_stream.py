@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from hipfile_conformance.kit import KIB, MIB, Kit, Slots, code_text
 from hipfile_conformance.suite.registry import conformance
 from hipfile_conformance.targets.base import Status
@@ -18,7 +21,9 @@ def pinned_bytes(t: Kit) -> int:
     return sum(block.size for block in t.machine.memory.live() if block.kind == "pinned" and block.size > 4 * KIB)
 
 
-@conformance("stream.register.duplicate", "stream.register.flags", "stream.flags.bits", "stream.async-supported", schedules=False)
+@conformance(
+    "stream.register.duplicate", "stream.register.flags", "stream.flags.bits", "stream.async-supported", schedules=False
+)
 def test_register(t: Kit) -> None:
     t.open()
     seen = []
@@ -39,7 +44,7 @@ def test_register(t: Kit) -> None:
 def test_register_order(t: Kit) -> None:
     asked: list[int] = []
 
-    def watch(call: str, args: tuple[object, ...]) -> int | None:
+    def watch(call: str, args: Sequence[Any]) -> int | None:
         if call == "hipStreamGetDevice":
             asked.append(1)
             return 709 if failing else None
@@ -143,7 +148,13 @@ def test_destroyed_early(t: Kit) -> None:
     t.expect("stream.destroyed-early", slots.done, None, "count of an operation in flight")
 
 
-@conformance("stream.memory", "stream.memory.unregistered", "stream.deregister.memory-late", needs="model", environment={BUFFER: "1048576"})
+@conformance(
+    "stream.memory",
+    "stream.memory.unregistered",
+    "stream.deregister.memory-late",
+    needs="model",
+    environment={BUFFER: "1048576"},
+)
 def test_memory(t: Kit) -> None:
     t.open()
     before = pinned_bytes(t)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
+from typing import Any
 
 from hipfile_conformance.kit import KIB, MIB, SENTINEL, Kit, Slots, code_text, pattern
 from hipfile_conformance.suite.registry import conformance
@@ -68,7 +70,9 @@ def test_ranges(t: Kit) -> None:
             }
             t.expect("submit.range", (status.err, slots.done), answers, what)
             if status.err:
-                t.expect("submit.untouched", slots.done, {"bytes_done untouched": SENTINEL, "bytes_done -22": -22}, what)
+                t.expect(
+                    "submit.untouched", slots.done, {"bytes_done untouched": SENTINEL, "bytes_done -22": -22}, what
+                )
         for flags in (0, 7):
             stream, slots = t.stream(register=flags), Slots(16, -8)
             status = call(handle, pointer, slots, stream)
@@ -118,7 +122,12 @@ def test_clamped(t: Kit) -> None:
     t.expect("sync.max-rw-count", (result[0], beyond[0]), {"0x7ffff000": (64, -5022)})
 
 
-@conformance("submit.range.clamped", needs="model", settings={"device_memory": 1 << 33, "pinned_memory": 1 << 33}, schedules=False)
+@conformance(
+    "submit.range.clamped",
+    needs="model",
+    settings={"device_memory": 1 << 33, "pinned_memory": 1 << 33},
+    schedules=False,
+)
 def test_clamped_per_operation(t: Kit) -> None:
     """As above where each operation allocates its own bounce buffer: it is asked for the clamped size."""
     t.need(t.profile.async_bounce == "per-op", "this release has no bounce buffer per operation")
@@ -126,9 +135,9 @@ def test_clamped_per_operation(t: Kit) -> None:
     handle, pointer, stream = t.handle(content=64), t.ok(t.hipMalloc(MAX)), t.stream()
     asked: list[int] = []
 
-    def watch(call: str, args: tuple[object, ...]) -> int | None:
+    def watch(call: str, args: Sequence[Any]) -> int | None:
         if call == "hipHostMalloc":
-            asked.append(int(args[0]))  # type: ignore[call-overload]
+            asked.append(int(args[0]))
         return None
 
     t.machine.hip.interpose = watch
@@ -174,11 +183,16 @@ def test_accepted(t: Kit) -> None:
         t.finish(stream)
         t.expect("submit.zeroes-result", (at_once, held), {"0": (0, 0)})
         t.expect(clause, (status.err, slots.done), {"Success, queued": (0, 8 * KIB)})
-        answers = dict.fromkeys(("returns at once", "returns at once; the first call of a process waits for the stream"), False)
+        answers = dict.fromkeys(
+            ("returns at once", "returns at once; the first call of a process waits for the stream"), False
+        )
         t.expect("submit.returns", waits, answers)
     for flags in () if t.answer("submit.reads-all") == "unspecified" else (0, 7):
         stream = t.stream(register=flags)
-        bad = [t.read(handle, pointer, Slots(*case), stream).err for case in ((1 << 40, 0, 0), (16, -1, 0), (16, 0, 1 << 40))]
+        bad = [
+            t.read(handle, pointer, Slots(*case), stream).err
+            for case in ((1 << 40, 0, 0), (16, -1, 0), (16, 0, 1 << 40))
+        ]
         t.finish(stream)
         t.expect("submit.reads-all", bad, {"read at submit": [5022] * 3}, f"flags {flags}")
 
@@ -202,7 +216,9 @@ def test_size_zero_queues_nothing(t: Kit) -> None:
     handle, pointer = world(t)
     record = t.record()
     t.ok(t.read(handle, pointer, Slots(0), t.stream()))
-    t.expect("submit.size-zero", bool(record.kinds()), {"Success, 0, nothing queued": False, "Success, 0": True}, "commands")
+    t.expect(
+        "submit.size-zero", bool(record.kinds()), {"Success, 0, nothing queued": False, "Success, 0": True}, "commands"
+    )
 
 
 @conformance("submit.page-aligned", "bind.page-aligned")
@@ -216,7 +232,9 @@ def test_page_aligned(t: Kit) -> None:
     fixed, slots = t.stream(register=15), Slots(1001, 333, 13)
     status = t.read(handle, pointer, slots, fixed)
     t.finish(fixed)
-    t.expect("submit.page-aligned", (status.err, slots.done), {"stored, never used": (0, 1001), late: (5022, -22)}, "fixed")
+    t.expect(
+        "submit.page-aligned", (status.err, slots.done), {"stored, never used": (0, 1001), late: (5022, -22)}, "fixed"
+    )
     aligned = Slots(4 * KIB, 4 * KIB, 4 * KIB)
     t.ok(t.read(handle, pointer, aligned, stream))
     t.finish(stream)
@@ -255,7 +273,14 @@ def test_order_of_checks(t: Kit) -> None:
         code(handle, far, 1 << 40),
         code(handle, far, 16),
     ]
-    expected = ["InvalidValue", "HandleNotRegistered", "InternalError", "{HipDriverError, 709}", "InvalidValue", "InvalidValue"]
+    expected = [
+        "InvalidValue",
+        "HandleNotRegistered",
+        "InternalError",
+        "{HipDriverError, 709}",
+        "InvalidValue",
+        "InvalidValue",
+    ]
     answer = "open, null, file, buffer, stream, backend, range, device, zero, size 0, allocate, enqueue"
     t.expect("submit.order", (closed, seen), {answer: ((5022, 1), expected)})
 
@@ -270,7 +295,9 @@ def test_hip_failures(t: Kit) -> None:
     t.machine.hip.interpose = None
     good, slots = t.stream(register=7), Slots(16)
     refused = ("hipLaunchKernel", "hipLaunchHostFunc")
-    t.machine.hip.interpose = lambda call, args: 719 if call == refused[t.profile.async_generation == "cufile"] else None
+    t.machine.hip.interpose = lambda call, args: (
+        719 if call == refused[t.profile.async_generation == "cufile"] else None
+    )
     status = t.read(handle, pointer, slots, good)
     t.machine.hip.interpose = None
     at_once = slots.done
@@ -285,10 +312,10 @@ def test_allocations(t: Kit) -> None:
     stream = t.stream(register=0)
     sizes: list[int] = []
 
-    def refuse(call: str, args: tuple[object, ...]) -> int | None:
+    def refuse(call: str, args: Sequence[Any]) -> int | None:
         if call != "hipHostMalloc":
             return None
-        sizes.append(int(args[0]))  # type: ignore[call-overload]
+        sizes.append(int(args[0]))
         return 2 if len(sizes) == failing else None
 
     failing = 1
@@ -318,7 +345,14 @@ def test_dangling_slot(t: Kit) -> None:
     t.expect("submit.dangling-slot", code_text(Status(*status)), None)
 
 
-@conformance("submit.generation", "chunk.commands.read", "chunk.commands.write", needs="model", environment={"HIPFILE_ASYNC_BUFFER_SIZE": "65536"}, schedules=False)
+@conformance(
+    "submit.generation",
+    "chunk.commands.read",
+    "chunk.commands.write",
+    needs="model",
+    environment={"HIPFILE_ASYNC_BUFFER_SIZE": "65536"},
+    schedules=False,
+)
 def test_commands(t: Kit) -> None:
     handle, pointer = world(t, 1 * MIB, 1 * MIB)
     kinds = {}
@@ -352,7 +386,14 @@ def test_commands(t: Kit) -> None:
     t.expect("submit.generation", counts, generation)
 
 
-@conformance("submit.selection", "env.allow.async", "submit.selection.none", "submit.selection.once", needs="environment", environment={"HIPFILE_ALLOW_COMPAT_MODE": "false"})
+@conformance(
+    "submit.selection",
+    "env.allow.async",
+    "submit.selection.none",
+    "submit.selection.once",
+    needs="environment",
+    environment={"HIPFILE_ALLOW_COMPAT_MODE": "false"},
+)
 def test_fallback_not_allowed(t: Kit) -> None:
     t.open()
     handle, pointer, stream, slots = t.handle(), t.device(4 * KIB), t.stream(), Slots(16, 1)
@@ -360,8 +401,16 @@ def test_fallback_not_allowed(t: Kit) -> None:
     t.finish(stream)
     seen = (status.err, slots.done)
     used, refused = (0, 16), (5030, SENTINEL)
-    t.expect("submit.selection", seen, {"always the fallback, even if it is not allowed": used, "scored with the values at submit": refused})
-    t.expect("env.allow.async", seen, {"nothing: the fallback is used": used, "InternalError if the fastpath refuses": refused, "not read": used})
+    t.expect(
+        "submit.selection",
+        seen,
+        {"always the fallback, even if it is not allowed": used, "scored with the values at submit": refused},
+    )
+    t.expect(
+        "env.allow.async",
+        seen,
+        {"nothing: the fallback is used": used, "InternalError if the fastpath refuses": refused, "not read": used},
+    )
     t.expect("submit.selection.none", seen, {"does not occur": used, "InternalError": refused})
     t.expect("submit.selection.once", seen, {"no choice": used, "values at submit decide": refused})
 
@@ -385,5 +434,3 @@ def test_bytes(t: Kit) -> None:
         early = late.done
     t.ok(t.hipEventSynchronize(event))
     t.expect("order.device-wait-only", (early, late.done), {"host must synchronise": (0, 8 * KIB)})
-
-

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +26,23 @@ def world(t: Kit, size: int = 64 * KIB) -> tuple[int, int]:
 def test_reads(t: Kit) -> None:
     handle, pointer = world(t)
     size = 64 * KIB
-    for length, offset, at in ((16, 0, 0), (1001, 333, 13), (size, 0, 0), (4 * KIB, size - 100, 5), (8, size, 0), (8, size + 99, 1), (0, 0, 0)):
+    for length, offset, at in (
+        (16, 0, 0),
+        (1001, 333, 13),
+        (size, 0, 0),
+        (4 * KIB, size - 100, 5),
+        (8, size, 0),
+        (8, size + 99, 1),
+        (0, 0, 0),
+    ):
         t.ok(t.hipMemset(pointer, 0xAA, size))
         t.ok(t.hipDeviceSynchronize())
         result = t.hipFileRead(handle, pointer, length, offset, at)
         count = max(0, min(length, size - offset))
         memory = t.bytes(pointer, size)
-        exact = memory[at : at + count] == pattern(count, offset) and set(memory[at + count :]) | set(memory[:at]) <= {0xAA}
+        exact = memory[at : at + count] == pattern(count, offset) and set(memory[at + count :]) | set(memory[:at]) <= {
+            0xAA
+        }
         what = f"{length} bytes at {offset} to {at}"
         t.expect("sync.read", (result[0], exact), {"count": (count, True)}, what)
         if offset + length > size:
@@ -56,7 +67,9 @@ def test_writes(t: Kit) -> None:
             expected[len(expected) :] = b"\0" * max(0, offset - len(expected))
             expected[offset : offset + length] = pattern(64 * KIB)[at : at + length]
         what = f"{length} bytes from {at} to {offset}"
-        t.expect("sync.write.count", (result[0], Path(path).read_bytes() == bytes(expected)), {"count": (length, True)}, what)
+        t.expect(
+            "sync.write.count", (result[0], Path(path).read_bytes() == bytes(expected)), {"count": (length, True)}, what
+        )
         if not length:
             t.expect("sync.size-zero", result[0], {"0": 0}, what)
 
@@ -69,7 +82,9 @@ def test_sixty_percent(t: Kit) -> None:
     t.expect("sync.write.count", t.hipFileWrite(handle, pointer, 10000, 0, 0)[0], {"count": 6000}, "short")
 
 
-@conformance("sync.fallback.chunks", "sync.fallback.bounce", "sync.fallback.short", "sync.eintr", needs="faults", schedules=False)
+@conformance(
+    "sync.fallback.chunks", "sync.fallback.bounce", "sync.fallback.short", "sync.eintr", needs="faults", schedules=False
+)
 def test_chunks(t: Kit) -> None:
     t.open()
     size = 40 * MIB
@@ -96,13 +111,25 @@ def test_chunks(t: Kit) -> None:
     t.expect("sync.eintr", t.hipFileRead(handle, pointer, 0, 0, 0)[0], {"repeated": 0}, "size 0 just ends")
 
 
-@conformance("sync.error.errno", "sync.fallback.partial-error", "sync.write.fdatasync", "sync.write.fdatasync-failed", needs="faults", schedules=False)
+@conformance(
+    "sync.error.errno",
+    "sync.fallback.partial-error",
+    "sync.write.fdatasync",
+    "sync.write.fdatasync-failed",
+    needs="faults",
+    schedules=False,
+)
 def test_errors(t: Kit) -> None:
     handle, pointer = world(t)
     for code in (errno.EIO, errno.ENOSPC, errno.EBADF):
         t.files.script("pread_into", [fault(code)])
         name = errno.errorcode[code]
-        t.expect("sync.error.errno", io_text(t.hipFileRead(handle, pointer, 16, 0, 0)), dict.fromkeys(("-1/errno", "-1/errno or -1/code"), f"-1/{name}"), name)
+        t.expect(
+            "sync.error.errno",
+            io_text(t.hipFileRead(handle, pointer, 16, 0, 0)),
+            dict.fromkeys(("-1/errno", "-1/errno or -1/code"), f"-1/{name}"),
+            name,
+        )
     t.files.clear()
     t.files.script("pread_into", [1000, fault(errno.EIO)])
     partial = io_text(t.hipFileRead(handle, pointer, 64 * KIB, 0, 0))
@@ -145,7 +172,15 @@ def test_negative_offsets(t: Kit) -> None:
     t.expect("sync.negative-offset.after-lookup", (unknown, pinned), answers)
 
 
-@conformance("sync.no-backend", "sync.negative-offset.no-fallback", "sync.backend.score", "sync.fastpath.symbols", needs="environment", environment=OFF, schedules=False)
+@conformance(
+    "sync.no-backend",
+    "sync.negative-offset.no-fallback",
+    "sync.backend.score",
+    "sync.fastpath.symbols",
+    needs="environment",
+    environment=OFF,
+    schedules=False,
+)
 def test_no_backend(t: Kit) -> None:
     handle, pointer = world(t)
     results = [io_text(call(handle, pointer, 16, 1, 0)) for call in (t.hipFileRead, t.hipFileWrite)]
@@ -162,7 +197,12 @@ def test_fallback_accepts(t: Kit) -> None:
     handle, pointer = world(t)
     odd = [t.hipFileRead(handle, pointer, n, off, at)[0] for n, off, at in ((1, 1, 1), (4095, 4097, 3), (0, 5, 7))]
     t.expect("sync.fallback.accepts", odd, dict.fromkeys(("device memory", "any offset and size"), [1, 4095, 0]))
-    t.expect("sync.backend.order", odd[0], {"fallback 0, fastpath 100, refusal -1": 1}, "the fallback where the fastpath refuses")
+    t.expect(
+        "sync.backend.order",
+        odd[0],
+        {"fallback 0, fastpath 100, refusal -1": 1},
+        "the fallback where the fastpath refuses",
+    )
     if t.has("model"):
         before = t.machine.hipfile.backends
         t.hipFileRead(handle, pointer, 16, 0, 0)
@@ -192,7 +232,7 @@ def test_no_host_memory(t: Kit) -> None:
     handle, pointer = world(t)
     fallback = t.machine.hipfile.fallback
 
-    def refuse(size: int) -> None:
+    def refuse(size: int) -> Any:
         raise fault(errno.ENOMEM)
 
     fallback._spare.clear()
@@ -206,7 +246,7 @@ def test_write_order(t: Kit) -> None:
     handle, pointer = world(t)
     calls: list[str] = []
 
-    def watch(name: str, args: tuple[object, ...]) -> None:
+    def watch(name: str, args: Sequence[Any]) -> None:
         if name in ("hipMemcpy", "hipStreamSynchronize"):
             calls.append(name)
 
@@ -218,7 +258,11 @@ def test_write_order(t: Kit) -> None:
     t.files.script("pwrite_from", [write])
     t.hipFileWrite(handle, pointer, 16, 0, 0)
     t.machine.hip.interpose = None
-    t.expect("sync.write.null-sync", calls, {"copy, synchronise null, pwrite": ["hipMemcpy", "hipStreamSynchronize", "pwrite"]})
+    t.expect(
+        "sync.write.null-sync",
+        calls,
+        {"copy, synchronise null, pwrite": ["hipMemcpy", "hipStreamSynchronize", "pwrite"]},
+    )
 
 
 @conformance("sync.fallback.device", needs="devices model", schedules=False)
@@ -230,7 +274,7 @@ def test_current_device(t: Kit) -> None:
     t.ok(t.hipSetDevice(0))
     seen: list[int] = []
 
-    def watch(name: str, args: tuple[object, ...]) -> None:
+    def watch(name: str, args: Sequence[Any]) -> None:
         if name == "hipMemcpy":
             seen.append(int(t.machine.hip.thread.device))
 
@@ -268,4 +312,6 @@ def test_fastpath(t: Kit) -> None:
         result = io_text(t.hipFileRead(handle, pointer, 4 * KIB, 0, 0))
         t.expect("sync.failover", result, {"none": f"-1/{errno.errorcode[code]}", "ENODEV, EREMOTEIO": "4096"})
     t.files.script("pread_into", [fault(errno.EIO)])
-    t.expect("sync.failover.other", io_text(t.hipFileRead(handle, pointer, 4 * KIB, 0, 0)), {"original error": "-1/EIO"})
+    t.expect(
+        "sync.failover.other", io_text(t.hipFileRead(handle, pointer, 4 * KIB, 0, 0)), {"original error": "-1/EIO"}
+    )

@@ -70,13 +70,17 @@ class RocmTarget(CTarget):
         hipfile = find_library(["libhipfile.so.0", "libhipfile.so"], folders)
         fake = is_emulated(hip, hipfile)
         if fake is not None:
-            raise Unavailable(f"{fake} is the emulated library: `rocm` runs on real ROCm only; the target for it is `abi`")
+            raise Unavailable(
+                f"{fake} is the emulated library: `rocm` runs on real ROCm only; the target for it is `abi`"
+            )
         if not os.path.exists("/dev/kfd"):
             raise Unavailable("/dev/kfd is not there: no AMD GPU driver is loaded")
         count = C.c_int()
         code = hip.hipGetDeviceCount(C.byref(count))
         if code or not count.value:
-            raise Unavailable(f"hipGetDeviceCount gave code {code} and {count.value} devices: no AMD GPU is usable here")
+            raise Unavailable(
+                f"hipGetDeviceCount gave code {code} and {count.value} devices: no AMD GPU is usable here"
+            )
         super().__init__([hip, hipfile], Path(directory))
         if count.value > 1:
             self.capabilities = self.capabilities | {"devices"}

@@ -254,12 +254,19 @@ class CTarget:
         code: int = function(C.c_void_p(stream), C.c_void_p(pointer), kind(value), C.c_uint(flags), *extra)
         return code
 
-    def call_hipFileBatchIOSubmit(self, handle: int, ops: list[BatchOp] | None, flags: int, nr: int | None = None) -> Status:
+    def call_hipFileBatchIOSubmit(
+        self, handle: int, ops: list[BatchOp] | None, flags: int, nr: int | None = None
+    ) -> Status:
         function = self.symbol("hipFileBatchIOSubmit")
         count = len(ops) if ops else 0
         array = (_IOParams * max(count, 1))()
         for slot, op in zip(array, ops or (), strict=False):
-            slot.mode, slot.base, slot.file_offset, slot.buffer_offset = op.mode, op.pointer, op.file_offset, op.buffer_offset
+            slot.mode, slot.base, slot.file_offset, slot.buffer_offset = (
+                op.mode,
+                op.pointer,
+                op.file_offset,
+                op.buffer_offset,
+            )
             slot.size, slot.handle, slot.opcode, slot.cookie = op.size, op.handle, op.opcode, op.cookie
         number = C.c_uint(count if nr is None else nr)
         return _status(function(C.c_void_p(handle), number, array if ops is not None else None, C.c_uint(flags)))

@@ -92,7 +92,9 @@ class CuFileTarget(CTarget):
         count = C.c_int()
         code = runtime.cudaGetDeviceCount(C.byref(count))
         if code or not count.value:
-            raise Unavailable(f"cudaGetDeviceCount gave code {code} and {count.value} devices: no NVIDIA GPU is usable here")
+            raise Unavailable(
+                f"cudaGetDeviceCount gave code {code} and {count.value} devices: no NVIDIA GPU is usable here"
+            )
         if count.value > 1:
             self.capabilities = self.capabilities | {"devices"}
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from hipfile_conformance.scripted import Recorder, ScriptedFiles
 from hipfile_conformance.targets.base import (
     HELD_AT_MOST_S,
     BatchEvent,
@@ -21,16 +22,19 @@ from hipfile_conformance.targets.base import (
     Status,
     Unsupported,
 )
-from hipfile_conformance.scripted import Recorder, ScriptedFiles
 from hipfile_sim.driver.codes import FileDescr
 from hipfile_sim.driver.mounts import MountTable
 from hipfile_sim.driver.profiles import get_profile
+from hipfile_sim.engine.schedules import Schedule
 from hipfile_sim.hip.settings import HipSettings
 from hipfile_sim.machine import Machine
 
 __all__ = ["SCHEDULES", "SimTarget"]
 
-SCHEDULES = {"quick": ("parallel", "lazy", "seeded:1"), "full": ("parallel", "lazy", "eager", "roundrobin", "seeded:1", "seeded:2", "seeded:3", "threads")}
+SCHEDULES = {
+    "quick": ("parallel", "lazy", "seeded:1"),
+    "full": ("parallel", "lazy", "eager", "roundrobin", "seeded:1", "seeded:2", "seeded:3", "threads"),
+}
 """Schedules that a test is run under, by depth; ``threads`` is the engine with real threads."""
 
 
@@ -58,13 +62,13 @@ class SimTarget:
         directory: str | Path,
         *,
         release: str = "0.5",
-        schedule: str = "parallel",
+        schedule: str | Schedule = "parallel",
         engine: str = "steps",
         environment: Mapping[str, str] | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
         self.directory = Path(directory)
-        self.schedule = schedule
+        self.schedule = str(schedule)
         self.files = ScriptedFiles()
         self.recorder = Recorder()
         self.machine = Machine(
@@ -72,7 +76,11 @@ class SimTarget:
             schedule=schedule,
             engine=engine,
             env=dict(environment or {}),
-            **{"files": self.files, "watchdog_s": 0.3 if engine == "steps" else 5.0, **_fixtures(release, dict(options or {}))},
+            **{
+                "files": self.files,
+                "watchdog_s": 0.3 if engine == "steps" else 5.0,
+                **_fixtures(release, dict(options or {})),
+            },
         )
         base = {"hold", "faults", "mounts", "environment", "devices", "model"}
         if hasattr(self.machine.hip, "hipAmdFileRead"):
@@ -99,15 +107,22 @@ class SimTarget:
         code, found = self.machine.hip.hipPointerGetAttributes(pointer)
         if found is None:
             return int(code), None
-        info = PointerInfo(int(found.type), int(found.device), int(found.devicePointer or 0), int(found.hostPointer or 0))
+        info = PointerInfo(
+            int(found.type), int(found.device), int(found.devicePointer or 0), int(found.hostPointer or 0)
+        )
         return int(code), info
 
     def _call_hipFileBatchIOSubmit(self, handle: int, ops: list[BatchOp] | None, flags: int) -> Status:
         from hipfile_sim.driver.batch import BatchOp as Params
 
-        made = None if ops is None else [
-            Params(o.mode, o.opcode, o.handle, o.pointer, o.file_offset, o.buffer_offset, o.size, o.cookie) for o in ops
-        ]
+        made = (
+            None
+            if ops is None
+            else [
+                Params(o.mode, o.opcode, o.handle, o.pointer, o.file_offset, o.buffer_offset, o.size, o.cookie)
+                for o in ops
+            ]
+        )
         status = self.machine.hipfile.hipFileBatchIOSubmit(handle, made, flags)
         return Status(*map(int, status))
 

@@ -309,7 +309,8 @@ class MemcpyKernel(OpCommand):
         if count <= 0:
             return ()
         bounce = op.bounce
-        assert bounce is not None
+        if bounce is None:
+            return ()
         return Access(MEM, start, count, not op.write), Access(MEM, bounce.pointer, count, op.write)
 
     def cost(self, model: CostModel) -> int:
@@ -323,7 +324,9 @@ class MemcpyKernel(OpCommand):
         if op.value < 0:  # [result.sticky]
             return
         bounce = op.bounce
-        assert bounce is not None
+        if bounce is None:  # [chunk.kernel-unbound]
+            op.value = INVALID
+            return
         if op.write:
             op.chunk = count
         if count <= 0:
