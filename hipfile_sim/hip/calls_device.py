@@ -46,6 +46,8 @@ class DeviceProperties:
     ecc_enabled: int = 1
     is_large_bar: int = 0
     can_use_stream_wait_value: int = 1
+    host_register_supported: int = 1
+    stream_priorities_supported: int = 1
     uuid: bytes = bytes(16)
 
 
@@ -59,6 +61,12 @@ ATTRIBUTES: dict[int, str] = {
     19: "l2_cache_size",
     23: "major",
     24: "managed_memory",
+    26: "max_threads_dim.0",
+    27: "max_threads_dim.1",
+    28: "max_threads_dim.2",
+    29: "max_grid_size.0",
+    30: "max_grid_size.1",
+    31: "max_grid_size.2",
     56: "max_threads_per_block",
     59: "memory_bus_width",
     60: "memory_clock_rate",
@@ -69,12 +77,15 @@ ATTRIBUTES: dict[int, str] = {
     69: "pci_domain_id",
     71: "regs_per_block",
     74: "shared_mem_per_block",
+    78: "stream_priorities_supported",
     83: "total_const_mem",
     85: "unified_addressing",
     87: "warp_size",
+    90: "host_register_supported",
+    10011: "is_large_bar",
     10013: "can_use_stream_wait_value",
 }
-"""hipDeviceAttribute_t value to field. Values that are not here answer hipErrorInvalidValue."""
+"""hipDeviceAttribute_t value to field (``.N``: an element). Values that are not here answer hipErrorInvalidValue."""
 
 
 class DeviceCalls(RuntimeBase):
@@ -147,7 +158,9 @@ class DeviceCalls(RuntimeBase):
         field = ATTRIBUTES.get(attribute)
         if field is None:
             return HipError.hipErrorInvalidValue, 0
-        return _OK, int(getattr(self.properties(device), field))
+        name, _, element = field.partition(".")
+        value = getattr(self.properties(device), name)
+        return _OK, int(value[int(element)] if element else value)
 
     @hip_call(outputs=("",))
     def hipDeviceGetName(self, device: int) -> tuple[HipError, str]:

@@ -122,6 +122,9 @@ def use(other: Machine | None) -> Machine | None:
 def finish() -> None:
     """Write what is written at the end of a program. Safe to call more than once."""
     global _sanitizer, _trace
+    if _embedded:  # nobody else does it there
+        sys.stdout.flush()
+        sys.stderr.flush()
     with _lock:
         trace, _trace = _trace, None
         sanitizer, _sanitizer = _sanitizer, None

@@ -149,7 +149,7 @@ def _homes() -> list[Path]:
 
 
 def _stamp(source: Path, release: Profile) -> str:
-    parts = [__version__, release.name, sys.executable, str(source), _conf(release)]
+    parts = [__version__, release.name, str(source), _conf(release)]
     parts += [f"{file.name} {file.stat().st_mtime_ns}" for file in sorted(source.rglob("*.so*"))]
     parts += [f"{name} {text}" for name, text in sorted(render(release).items())]
     parts.append(Path(__file__).read_text())
@@ -173,7 +173,8 @@ def _replace(work: Path, target: Path) -> None:
 
 def _conf(release: Profile) -> str:
     """``hipfile-sim.conf``, which the libraries read when no Python is in their process (``src/find_python.c``)."""
-    lines = [f"program={sys.executable}"]
+    program = Path(sys.prefix) / "bin" / "python3"  # one name, however this process was started
+    lines = [f"program={program if program.exists() else sys.executable}"]
     name = sysconfig.get_config_var("INSTSONAME") or ""
     if ".so" in name:
         folder = Path(sysconfig.get_config_var("LIBDIR") or "")

@@ -120,3 +120,32 @@ def test_layouts_and_values_are_hip_pythons(clients: Path, native_prefix: Path, 
     shared = ours.keys() & theirs["enums"].keys()
     assert len(shared) > 250
     assert {name: ours[name] for name in shared} == {name: theirs["enums"][name] for name in shared}
+
+
+def test_attributes_answer_what_the_properties_say() -> None:
+    """Every attribute that the model answers is named by the header, and is the property of that name."""
+    from hipfile_sim.hip.calls_device import ATTRIBUTES
+    from hipfile_sim.machine import Machine
+
+    names = {value: name.removeprefix("hipDeviceAttribute") for name, value in headers.device_attributes().items()}
+    irregular = {
+        "AsyncEngineCount": "async_engine_count",
+        "ComputeCapabilityMajor": "major",
+        "ComputeCapabilityMinor": "minor",
+        "CudaCompatibleBegin": "ecc_enabled",
+        "EccEnabled": "ecc_enabled",
+        "MaxRegistersPerBlock": "regs_per_block",
+        "MaxSharedMemoryPerBlock": "shared_mem_per_block",
+        "MultiprocessorCount": "multi_processor_count",
+        "PciDomainID": "pci_domain_id",
+        "TotalConstantMemory": "total_const_mem",
+    }
+    dimensions = {"Block": "max_threads_dim", "Grid": "max_grid_size"}
+    axes = {f"Max{of}Dim{'XYZ'[i]}": f"{field}.{i}" for of, field in dimensions.items() for i in range(3)}
+    for value, field in ATTRIBUTES.items():
+        name = names[value]
+        plain = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
+        assert field == {**irregular, **axes}.get(name, plain), (value, name, field)
+    with Machine(1) as machine:
+        answers = [machine.hip.hipDeviceGetAttribute(value, 0) for value in ATTRIBUTES]
+    assert all(code == 0 for code, _ in answers)
