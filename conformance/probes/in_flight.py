@@ -314,3 +314,93 @@ def seed_usage(lab: Lab) -> None:
             early += slots.done == 0
         lab.h("DeviceSynchronize")
         lab.see(f"repetition {repetition}: counts read as 0; final", [early, sorted({s.done for s in all_slots})])
+
+
+def _two_streams(lab: Lab, kind: str, size: int) -> int:
+    """Reads of different places on two streams at once, twenty times; how many places got the wrong bytes."""
+    handle = lab.handle(lab.file(4 * MIB))
+    memory = lab.dev(4 * MIB)
+    places = [(memory, 0), (memory, 2 * MIB)]
+    if kind == "one registration":
+        lab.f("BufRegister", memory, 4 * MIB, 0)
+    elif kind == "two registrations":
+        places = [(memory, 0), (memory + 2 * MIB, 0)]
+        for pointer, _ in places:
+            lab.f("BufRegister", pointer, 2 * MIB, 0)
+    else:
+        places = [(memory, 0), (memory + 2 * MIB, 0)]
+    streams = [lab.stream(), lab.stream()]
+    wrong = 0
+    for turn in range(20):
+        lab.h("Memset", memory, 0xAA, 4 * MIB)
+        lab.h("DeviceSynchronize")
+        slots = [Slots(size, (2 * turn + n) * 64 * KIB % (2 * MIB), place[1]) for n, place in enumerate(places)]
+        holds = [lab.t.hold(stream) for stream in streams]
+        for stream, slot, place in zip(streams, slots, places, strict=True):
+            lab.read_async(handle, place[0], slot, stream)
+        for hold in holds:
+            hold.release()
+        for stream in streams:
+            lab.h("StreamSynchronize", stream)
+        for slot, (pointer, offset) in zip(slots, places, strict=True):
+            first = lab.words(pointer + offset, 4)[0]
+            last = lab.words(pointer + offset + size - 4, 4)[0]
+            start = slot.cells[1] // 4
+            wrong += (first, last, slot.done) != (start, start + size // 4 - 1, size)
+    return wrong
+
+
+@probe
+def async_two_streams_bytes(lab: Lab) -> None:
+    lab.warm()
+    for size in (16, 4096, 64 * KIB, 256 * KIB):
+        for kind in ("one registration", "two registrations", "no registration"):
+            lab.see(f"{kind}, {size} bytes: wrong of 40", _two_streams(lab, kind, size))
+
+
+@probe
+def async_landed(lab: Lab) -> None:
+    """Are the bytes there when the stream has been synchronised?"""
+    handle, _, _ = lab.warm()
+    p = lab.dev(64 * KIB)
+    lab.f("BufRegister", p, 64 * KIB, 0)
+    stream = lab.stream()
+    for late in (False, True):
+        at_once, later, counts = 0, 0, set()
+        for turn in range(100):
+            lab.h("Memset", p, 0xAA, 64 * KIB)
+            lab.h("DeviceSynchronize")
+            slots = Slots(8 * KIB, 4 * KIB + turn * 4096)
+            hold = lab.t.hold(stream)
+            lab.read_async(handle, p, slots, stream)
+            if late:
+                slots.set(size=4 * KIB)
+            hold.release()
+            lab.h("StreamSynchronize", stream)
+            expected = KIB + turn * KIB
+            at_once += lab.words(p, 4)[0] != expected
+            time.sleep(0.002)
+            later += lab.words(p, 4)[0] != expected
+            counts.add(slots.done)
+        lab.see(f"size changed {late}: missing at once, missing later, counts", [at_once, later, sorted(counts)])
+
+
+@probe
+def sync_end_of_file(lab: Lab) -> None:
+    """What a synchronous read that crosses the end of the file does to the bytes behind what it read."""
+    lab.warm()
+    size = 64 * KIB
+    handle, p = lab.handle(lab.file(size)), lab.dev(size)
+    for registered in (False, True):
+        if registered:
+            lab.f("BufRegister", p, size, 0)
+        for at, length, behind in ((5, 4096, 100), (0, 8192, 100), (0, 8192, 5000), (512, 4096, 1)):
+            lab.h("Memset", p, 0xAA, size)
+            lab.h("DeviceSynchronize")
+            count = lab.f("Read", handle, p, length, size - behind, at)
+            memory = lab.bytes(p, size)
+            changed = [n for n, byte in enumerate(memory) if byte != 0xAA]
+            lab.see(
+                f"registered {registered}: {length} bytes, {behind} before the end, to {at}: result, first and last changed",
+                [count, changed[:1], changed[-1:], memory[at + behind : at + behind + 8].hex()],
+            )

@@ -191,6 +191,7 @@ def run(
 ) -> tuple[dict[str, Any], list[TestResult]]:
     """Run the state machine; see :func:`hipfile_conformance.programs.run_programs`."""
     import hypothesis
+    import hypothesis.errors
     from hypothesis import HealthCheck, Phase, settings
     from hypothesis.stateful import run_state_machine_as_test
 
@@ -218,6 +219,8 @@ def run(
             run_state_machine_as_test(machine, settings=config)
         except AssertionError as error:
             failures.append(_failure(target, release, "generated", seed, machine.last, str(error)))
+        except hypothesis.errors.Flaky as error:  # it differed once and not when it was run again
+            failures.append(_failure(target, release, "unsteady", seed, machine.last, f"{error}: {machine.found}"))
     counted["wrong"] = len(failures)
     return dict(counted), failures
 

@@ -63,6 +63,7 @@ def make_machine(
 
         class Programs(RuleBasedStateMachine):
             last: ClassVar[list[Step]] = []
+            found: ClassVar[str] = ""
 
             def __init__(self) -> None:
                 super().__init__()
@@ -199,6 +200,8 @@ def make_machine(
                 counted["programs"] += 1
                 counted["steps"] += len(self.steps)
                 found = compare(json.loads(json.dumps(self.seen)), on_target(self.steps))
+                if found is not None:
+                    Programs.found = found
                 assert found is None, found
 
         yield Programs, check

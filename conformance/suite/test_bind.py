@@ -223,7 +223,8 @@ def test_result_slot(t: Kit) -> None:
         cells = (ctypes.c_int64 * 3)(-1, SENTINEL, -1)
         with t.held(stream):
             t.ok(t.hipFileReadAsync(handle, pointer, *values.addresses[:3], ctypes.addressof(cells) + 8, stream))
-            cells[1] = (7 << 32) + 5  # all 64 bits are written
+            if not t.has("real"):
+                cells[1] = (7 << 32) + 5  # all 64 bits are written (cuFile asserts that nobody does this)
         t.finish(stream)
         t.expect("bind.result-slot", cells[1], {"late": 4 * KIB}, f"flags {flags}")
         t.expect("result.slot-width", list(cells), {"ssize_t": [-1, 4 * KIB, -1]}, f"flags {flags}")
