@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from hipfile_conformance.probes.lab import MIB, Lab, Slots, probe
+from hipfile_conformance.probes.lab import KIB, MIB, Lab, Slots, probe
 
 
 @probe
