@@ -68,6 +68,17 @@ class Footprint:
                     return True
         return False
 
+    def joined(self, other: Footprint) -> Footprint:
+        """Of two steps that nothing comes between."""
+        return Footprint(
+            (*self.accesses, *other.accesses),
+            visible=self.visible or other.visible,
+            arbitrary=self.arbitrary or other.arbitrary,
+            asked=self.asked | other.asked,
+            asks_all=self.asks_all or other.asks_all,
+            ends=self.ends or other.ends,
+        )
+
     def save(self) -> list[Any]:
         """As JSON types."""
         accesses = [[access.space, access.start, access.length, access.write] for access in self.accesses]

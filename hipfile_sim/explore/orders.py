@@ -29,13 +29,11 @@ def count_orders(transitions: Sequence[Transition]) -> int | None:
     pending: list[list[int]] = [[0] * len(processes) for _ in processes]
     for transition in transitions:
         mine = column[transition.process]
-        needs = pending[mine]
-        for enabling in transition.enabling:
-            at = column[enabling.process]
-            needs[at] = max(needs[at], place[id(enabling)])
+        _raise(pending[mine], transition.enabling, column, place)
         if not transition.wake:  # the host goes on at once: what woke it is what the next step needs
-            chains[mine].append(tuple(needs))
+            chains[mine].append(tuple(pending[mine]))
             pending[mine] = [0] * len(processes)
+        _raise(pending[mine], transition.woken, column, place)
         place[id(transition)] = len(chains[mine])
     positions = 1
     for chain in chains:
@@ -53,3 +51,9 @@ def count_orders(transitions: Sequence[Transition]) -> int | None:
                     following[moved] = following.get(moved, 0) + count
         ways = following
     return sum(ways.values())
+
+
+def _raise(needs: list[int], enabling: Sequence[Transition], column: dict[int, int], place: dict[int, int]) -> None:
+    for transition in enabling:
+        at = column[transition.process]
+        needs[at] = max(needs[at], place[id(transition)])

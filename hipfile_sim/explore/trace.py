@@ -41,8 +41,10 @@ class Transition:
         Without these it cannot happen.
     conditional : bool
         Others can make it impossible and possible again.
+    woken : list of Transition
+        What the host found complete when it came to wait for it.
     wake : bool
-        The host returns from a wait: it goes on as soon as it can, so this is no step of its own.
+        The host returns from a wait that blocked it: it goes on as soon as it can, so this is no step of its own.
     """
 
     __slots__ = (
@@ -56,6 +58,7 @@ class Transition:
         "process",
         "state",
         "wake",
+        "woken",
     )
 
     def __init__(self, process: int, number: int, state: int | None, footprint: Footprint) -> None:
@@ -68,6 +71,7 @@ class Transition:
         self.clock: dict[int, int] = {}
         self.enabling: list[Transition] = []
         self.conditional = False
+        self.woken: list[Transition] = []
         self.wake = False
 
     def precedes(self, other: Transition) -> bool:
@@ -207,13 +211,14 @@ class RunTrace:
     def waited(self, targets: Sequence[Marker]) -> None:
         if self.off:
             return
-        self.settle_host()
-        self._host = self._open_host()
-        self._host.wake = True
+        if self._host.index >= 0:
+            self._host = self._open_host()
+            self._host.wake = True
+        found = self._host.enabling if self._host.wake else self._host.woken
         for lane, ticket in targets:
             transition = self._commands.get((lane.index, ticket))
             if transition is not None:
-                self._host.enabling.append(transition)
+                found.append(transition)
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
@@ -263,7 +268,7 @@ class RunTrace:
         last = self._last.get(transition.process)
         if last is not None:
             before.update(last.clock)
-        for enabling in transition.enabling:
+        for enabling in (*transition.enabling, *transition.woken):
             if enabling.index < 0:
                 self._add(enabling)
             join(before, enabling.clock)

@@ -244,6 +244,10 @@ class Dpor(Strategy):
             self.states[transition.state].footprint = transition.footprint
         if not self.reduce:
             return
+        if transition.wake and transition.index:
+            number = self.trace.transitions[transition.index - 1].state
+            if number is not None:
+                self.states[number].footprint = self.states[number].footprint.joined(transition.footprint)
         if self._sleep:
             depends = transition.footprint.depends
             self._sleep = {
@@ -263,13 +267,21 @@ class Dpor(Strategy):
             if reached.get(earlier.process, 0) >= earlier.number or earlier.process == transition.process:
                 continue
             if depends(earlier.footprint):
-                reversible = earlier.state is not None and self._reverse(earlier, transition)
+                reversible = self._reverse(earlier, transition)
                 if reversible and not transition.conditional:  # else it may have been possible before, too
                     join(reached, earlier.clock)
 
     def _reverse(self, earlier: Transition, later: Transition) -> bool:
-        """Ask for a run in which `later` comes before `earlier`, at the choice that picked `earlier`."""
-        assert earlier.state is not None
+        """Ask for a run in which `later` comes before `earlier`, at the choice that picked `earlier`.
+
+        Returns
+        -------
+        bool
+            There is such a choice, and `later` was possible there or something that leads to it.
+        """
+        if earlier.state is None:
+            self._before(earlier)
+            return False
         state = self.states[earlier.state]
         moved = [t for t in self.trace.transitions[earlier.index + 1 : later.index] if not earlier.precedes(t)]
         moved.append(later)
@@ -287,6 +299,14 @@ class Dpor(Strategy):
         if not any(process in state.backtrack for process in candidates):
             state.backtrack.add(candidates[0])
         return True
+
+    def _before(self, earlier: Transition) -> None:
+        """`earlier` followed from what came before it (the host wakes up as soon as it can): try all that could."""
+        for index in range(earlier.index - 1, -1, -1):
+            number = self.trace.transitions[index].state
+            if number is not None:
+                self.states[number].backtrack.update(self.states[number].enabled)
+                return
 
 
 def _names(processes: tuple[int, ...]) -> str:
