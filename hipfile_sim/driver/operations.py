@@ -298,7 +298,7 @@ class MemcpyKernel(OpCommand):
             return self.start, self.count
         op = self.op
         start = op.buffer.base + op.buffer_offset + op.done
-        if op.value < 0:
+        if op.value < 0 or op.bounce is None:
             return start, 0
         # [chunk.kernel-length] a write decides the chunk's length here, a read takes what was read
         return start, op.chunk_size() if op.write else op.chunk
