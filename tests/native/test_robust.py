@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -163,3 +164,12 @@ def test_wrong_configuration(native_prefix: Path, variable: str, value: str, mes
     assert len(re.findall("^hipfile-sim:", err, re.M)) == 2
     assert message in err
     assert "Traceback" not in err
+
+
+@pytest.mark.skipif(not sysconfig.get_config_var("Py_ENABLE_SHARED"), reason="this Python has no shared libpython")
+@pytest.mark.parametrize("case", ["before", "before-local", "after", "after-local", "finalize"])
+def test_host_with_its_own_python(programs: Path, case: str) -> None:
+    """The one interpreter of the process is used, whoever started it; once finalised, every call is an error."""
+    libpython = Path(sysconfig.get_config_var("LIBDIR")) / sysconfig.get_config_var("INSTSONAME")
+    done = execute(programs / "embed", libpython, case)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")
