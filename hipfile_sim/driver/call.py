@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from hipfile_sim.driver.codes import HipFileStatus, IOResult, OpError, hip_status
 from hipfile_sim.engine.errors import EngineError
 from hipfile_sim.hip.codes import HipError
-from hipfile_sim.observe.observer import Call, call_site, current_thread
+from hipfile_sim.observe.observer import Call, call_site, current_thread, from_one_place
 
 if TYPE_CHECKING:
     from hipfile_sim.driver.driver import Driver
@@ -70,7 +70,9 @@ def public(
         @functools.wraps(function)
         def call(self: Driver, /, *args: P.args, **kwargs: P.kwargs) -> R:
             engine = self.engine
-            if engine.observers or self.interpose is not None or self.runtime.forked:
+            if engine.observers:
+                return from_one_place(watched, self, *args, **kwargs)  # type: ignore[no-any-return]
+            if self.interpose is not None or self.runtime.forked:
                 return watched(self, *args, **kwargs)
             if pure:
                 return function(self, *args, **kwargs)

@@ -91,6 +91,13 @@ class Engine(ABC):
     def submit(self, lane: Lane, command: Command, deps: tuple[Marker, ...] = ()) -> int:
         """Put `command` at the end of `lane`; it also waits for `deps`. Returns its ticket."""
 
+    def submit_all(self, lane: Lane, commands: Sequence[Command], deps: tuple[Marker, ...] = ()) -> None:
+        """Put `commands` at the end of `lane` with nothing between them; the first also waits for `deps`."""
+        with self.lock:
+            for command in commands:
+                self.submit(lane, command, deps)
+                deps = ()
+
     @abstractmethod
     def host_point(self, what: str, *, before: bool = False) -> None:
         """The host is at `what`; hardware may have moved meanwhile, so the schedule may move it.
@@ -166,6 +173,23 @@ class Engine(ABC):
         for observer in self.observers:
             observer.submitted(command)
         return ticket
+
+    def _enqueue_all(self, lane: Lane, commands: Sequence[Command], deps: tuple[Marker, ...]) -> None:
+        """As `_enqueue` for each, when nobody observes."""
+        if self.fatal is not None:
+            raise self.fatal
+        ticket = lane.submitted
+        now = self.clock.now
+        queue = lane.queue
+        for command in commands:
+            ticket += 1
+            command.lane = lane
+            command.ticket = ticket
+            command.deps = deps
+            command.submit_time = now
+            queue.append(command)
+            deps = ()
+        lane.submitted = ticket
 
     def _failed(self, command: Command, error: BaseException) -> None:
         """User code on the device side raised: nothing on this machine can be trusted from here on."""

@@ -69,13 +69,25 @@ class StepEngine(Engine):
             ticket = self._enqueue(lane, command, deps)
             if self.tracker is not None:
                 self.tracker.submitted(command)
-            if lane.index not in self._active:
-                self._active[lane.index] = lane
-                if len(self._active) > 1:
-                    self._active = dict(sorted(self._active.items()))
-            if self.fresh_waiters:
-                self.changed.notify_all()
+            self._activate(lane)
             return ticket
+
+    def submit_all(self, lane: Lane, commands: Sequence[Command], deps: tuple[Marker, ...] = ()) -> None:
+        if self.tracker is not None or self.observers:
+            super().submit_all(lane, commands, deps)
+            return
+        with self.lock:
+            self._enqueue_all(lane, commands, deps)
+            self._activate(lane)
+
+    def _activate(self, lane: Lane) -> None:
+        """`lane` has work."""
+        if lane.index not in self._active:
+            self._active[lane.index] = lane
+            if len(self._active) > 1:
+                self._active = dict(sorted(self._active.items()))
+        if self.fresh_waiters:
+            self.changed.notify_all()
 
     fresh_waiters = 0
     """Host threads that are starved: only another thread's action can help them."""
@@ -301,7 +313,10 @@ class StepEngine(Engine):
         ran = False
         queue = lane.queue
         while lane.completed < ticket and queue and len(self._active) == 1:
-            if lane.running is not None or lane.stalled == HELD or not self._head_ready(lane, queue[0], False):
+            if lane.running is not None or lane.stalled == HELD:
+                break
+            head = queue[0]
+            if (head.deps or head.conditional or lane.unblocked < 0) and not self._head_ready(lane, head, False):
                 break
             self._step(lane)
             ran = True
@@ -314,12 +329,19 @@ class StepEngine(Engine):
             self._finish_external(lane, running)
             return
         command = lane.queue.popleft()
-        if command.cost_ns is None:
-            command.cost_ns = command.cost(self.costs)
-        command.start_time = max(command.submit_time, lane.time, lane.unblocked)
+        cost = command.cost_ns
+        if cost is None:
+            cost = command.cost_ns = command.cost(self.costs)
+        start = command.submit_time  # the latest of three, without the price of a call
+        if start < lane.time:
+            start = lane.time
+        if start < lane.unblocked:
+            start = lane.unblocked
+        command.start_time = start
         lane.unblocked = 0
-        for observer in self.observers:
-            observer.started(command)
+        if self.observers:
+            for observer in self.observers:
+                observer.started(command)
         if command.external:
             lane.running = command
             worker = self._worker(lane)
@@ -335,7 +357,7 @@ class StepEngine(Engine):
         except Exception as error:
             self._failed(command, error)
         finally:
-            self._finish(lane, command, command.start_time + command.cost_ns)
+            self._finish(lane, command, start + cost)
         if self.fatal is not None:
             raise self.fatal
 
@@ -352,8 +374,9 @@ class StepEngine(Engine):
             self.tracker.ran(command)
         if not lane.queue:
             self._active.pop(lane.index, None)
-        for observer in self.observers:
-            observer.finished(command)
+        if self.observers:
+            for observer in self.observers:
+                observer.finished(command)
         if self.fresh_waiters:
             self.changed.notify_all()
 

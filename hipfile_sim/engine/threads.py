@@ -74,17 +74,30 @@ class ThreadEngine(Engine):
             if self.closed:
                 return lane.submitted
             ticket = self._enqueue(lane, command, deps)
-            worker = self._workers.get(lane.index)
-            if worker is None:
-                worker = self._workers[lane.index] = _Worker(self.lock)
-                worker.thread = threading.Thread(
-                    target=self._loop, args=(lane, worker), name=f"hipfile-sim {lane.name}", daemon=True
-                )
-                worker.thread.hipfile_sim = True  # type: ignore[attr-defined]
-                worker.thread.start()
-            elif worker.sleeping:
-                worker.condition.notify()
+            self._wake(lane)
             return ticket
+
+    def submit_all(self, lane: Lane, commands: Sequence[Command], deps: tuple[Marker, ...] = ()) -> None:
+        if self.observers:
+            super().submit_all(lane, commands, deps)
+            return
+        with self.lock:
+            if not self.closed:
+                self._enqueue_all(lane, commands, deps)
+                self._wake(lane)
+
+    def _wake(self, lane: Lane) -> None:
+        """`lane` has work for its thread."""
+        worker = self._workers.get(lane.index)
+        if worker is None:
+            worker = self._workers[lane.index] = _Worker(self.lock)
+            worker.thread = threading.Thread(
+                target=self._loop, args=(lane, worker), name=f"hipfile-sim {lane.name}", daemon=True
+            )
+            worker.thread.hipfile_sim = True  # type: ignore[attr-defined]
+            worker.thread.start()
+        elif worker.sleeping:
+            worker.condition.notify()
 
     def host_point(self, what: str, *, before: bool = False) -> None:
         if self.fatal is not None:

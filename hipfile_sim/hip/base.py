@@ -172,6 +172,21 @@ class RuntimeBase(Ending):
             engine.wait(
                 [(lane, lane.submitted - limit + 1)], f"submit to {lane.name}, whose queue holds {limit} commands"
             )
+        if engine.observers and command.site is None:
+            command.site = call_site(2)
+        engine.submit(lane, command, self._implicit_order(stream, deps))
+        return HipError.hipSuccess
+
+    def enqueue_all(self, stream: Stream, commands: Sequence[Command]) -> None:
+        """Put `commands` into a stream with nothing between them, as `enqueue` does for one."""
+        if self.settings.queue_limit is None:
+            self.engine.submit_all(stream.lane, commands, self._implicit_order(stream, ()))
+        else:
+            for command in commands:
+                self.enqueue(stream, command)
+
+    def _implicit_order(self, stream: Stream, deps: tuple[Marker, ...]) -> tuple[Marker, ...]:
+        """`deps`, and what the next command of `stream` waits for by the rules of the null stream."""
         if stream.is_null:
             seen = stream.seen
             for other in self._blocking[stream.device].values():
@@ -184,10 +199,7 @@ class RuntimeBase(Ending):
             if null is not None and null.lane.submitted and stream.seen.get(0) != null.lane.submitted:
                 stream.seen[0] = null.lane.submitted
                 deps = (*deps, (null.lane, null.lane.submitted))
-        if engine.observers and command.site is None:
-            command.site = call_site(2)
-        engine.submit(lane, command, deps)
-        return HipError.hipSuccess
+        return deps
 
     def wait(self, targets: Sequence[Marker], what: str) -> None:
         """Block the calling thread until `targets` are complete, and tell the observers."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hipfile_sim.engine.errors import EngineError
 from hipfile_sim.hip.codes import HipError
-from hipfile_sim.observe.observer import Call, call_site, current_thread
+from hipfile_sim.observe.observer import Call, call_site, current_thread, from_one_place
 
 if TYPE_CHECKING:
     from hipfile_sim.hip.base import RuntimeBase
@@ -70,6 +70,11 @@ def hip_call(
 
         @functools.wraps(function)
         def call(self: RuntimeBase, *args: Any, **kwargs: Any) -> Any:
+            if self.engine.observers:
+                return from_one_place(made, self, *args, **kwargs)
+            return made(self, *args, **kwargs)
+
+        def made(self: RuntimeBase, *args: Any, **kwargs: Any) -> Any:
             code: int | None
             engine = self.engine
             record: Call | None = None

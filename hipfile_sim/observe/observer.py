@@ -185,6 +185,25 @@ foreign_site: Callable[[], Site | None] | None = None
 """Set by the C ABI: the place in a C program that made the call which runs now."""
 
 
+_calling: dict[int, Site] = {}
+"""Thread to the place of the observed API call that it is in. All that happens inside has that place."""
+
+
+def from_one_place(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call `function`, an API call with observers, so that `call_site` walks the frames only once in it."""
+    thread = threading.get_ident()
+    if thread in _calling:
+        return function(*args, **kwargs)
+    site = call_site(3)
+    if site is None:
+        return function(*args, **kwargs)
+    _calling[thread] = site
+    try:
+        return function(*args, **kwargs)
+    finally:
+        del _calling[thread]
+
+
 def call_site(depth: int = 1) -> Site | None:
     """The innermost frame that belongs to the user.
 
@@ -198,6 +217,9 @@ def call_site(depth: int = 1) -> Site | None:
     Site or None
         Where no frame is the user's, what `foreign_site` says of the C code that called; None without it.
     """
+    site = _calling.get(threading.get_ident()) if _calling else None
+    if site is not None:
+        return site
     try:
         frame = sys._getframe(depth)
     except ValueError:  # called from C on a thread without other Python frames

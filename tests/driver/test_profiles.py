@@ -16,7 +16,7 @@ from hipfile_sim.driver.profiles import NEWEST, get_profile, list_profiles
 from hipfile_sim.hip.settings import HipSettings
 
 TABLE = {
-    "version": ((0, 2, 0), (0, 3, 0), (0, 4, 0), (0, 5, 0), (1, 15, 1)),
+    "version": ((0, 2, 0), (0, 3, 0), (0, 4, 0), (0, 5, 0), (1, 15, 0)),
     "async_generation": ("g1", "g1", "g1", "g2", "cufile"),
     "async_bounce": ("per-op", "per-op", "per-op", "per-stream", "none"),
     "async_selection": (False, False, False, True, False),

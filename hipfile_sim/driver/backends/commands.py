@@ -100,17 +100,20 @@ def enqueue(op: AsyncOp, commands: Sequence[OpCommand]) -> HipFileStatus:
         if hip_stream is None:  # destroyed after it was registered
             driver.monitor.complete(op)
             return hip_status(runtime.hipStreamGetDevice(stream.handle)[0] or HipError.hipErrorInvalidHandle)
-        error = HipError.hipSuccess
-        put = driver.launch if runtime.interpose_hook is not None or driver.engine.in_host_function else runtime.enqueue
-        site = call_site(2) if driver.engine.observers else None  # once for all of them
-        for command in commands:
-            command.site = site
-            error = put(hip_stream, command)
-            if error is not HipError.hipSuccess:
-                break
+        error = last = HipError.hipSuccess
         cleanup = Cleanup(op)
-        cleanup.site = site
-        last = put(hip_stream, cleanup)
+        if driver.engine.observers:
+            site = call_site(2)  # once for all of them
+            for command in (*commands, cleanup):
+                command.site = site
+        if runtime.interpose_hook is None and not driver.engine.in_host_function:
+            runtime.enqueue_all(hip_stream, (*commands, cleanup))
+        else:
+            for command in commands:
+                error = driver.launch(hip_stream, command)
+                if error is not HipError.hipSuccess:
+                    break
+            last = driver.launch(hip_stream, cleanup)
         if last:  # nothing is left that would ever publish; the real library only logs it
             if hasattr(commands[0], "ticket"):
                 driver.note(
