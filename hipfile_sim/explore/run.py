@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import traceback
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from hipfile_sim.engine.errors import DeadlockError, TokenMismatch
@@ -103,6 +104,27 @@ def without_ours(tb: TracebackType | None) -> TracebackType | None:
     return first or tb
 
 
+def _call(body: Body, machine: Machine, kept: list[FrameType]) -> Any:
+    """Call the program, and keep its first frame.
+
+    Slots of operations are often local variables. A program that ends without waiting for its operations would have
+    them freed before these are done, and the late results would be written to whatever is there then.
+    """
+    if sys.getprofile() is not None:
+        return body(machine)
+
+    def profile(frame: FrameType, event: str, argument: object) -> None:
+        if event == "call" and not frame.f_code.co_filename.startswith(_OURS):
+            sys.setprofile(None)
+            kept.append(frame)
+
+    sys.setprofile(profile)
+    try:
+        return body(machine)
+    finally:
+        sys.setprofile(None)
+
+
 def execute(
     body: Body,
     world: World,
@@ -129,8 +151,9 @@ def execute(
         with world(schedule) as machine:
             if attach is not None:
                 attach(machine)
+            kept: list[FrameType] = []
             try:
-                run.result = body(machine)
+                run.result = _call(body, machine, kept)
                 machine.finish()
                 if after is not None:
                     after(machine)
@@ -141,6 +164,10 @@ def execute(
                 run.steps = engine.steps
                 if wind_up is not None:
                     wind_up(machine, failed)
+                for frame in kept:
+                    with suppress(RuntimeError):  # it raised, and is still on its way out
+                        frame.clear()
+                kept.clear()
     except Pruned:
         run.pruned = True
     except (KeyboardInterrupt, TokenMismatch, NondeterminismError):

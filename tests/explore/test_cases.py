@@ -258,3 +258,34 @@ def test_a_footprint_survives_being_written_down():
     assert again.depends(Footprint(ends=(1, 2)))
     assert again.depends(Footprint([Access(("block", 0, 3), 11, 1, False)]))
     assert not Footprint([Access(("block", 0, 3), 11, 1, False)]).depends(Footprint(ends=(1, 2)))
+
+
+def test_slots_of_a_program_that_does_not_wait_outlive_it(file):
+    alive = []
+
+    class Slots(ctypes.Structure):
+        _fields_ = (("values", ctypes.c_int64 * 4),)
+
+        def __del__(self):
+            alive.remove(id(self))
+
+    def body(machine):
+        hip, hipfile = machine.hip, machine.hipfile
+        fd = os.open(file, os.O_RDONLY)
+        hipfile.hipFileDriverOpen()
+        _, handle = hipfile.hipFileHandleRegister(FileDescr(1, fd))
+        os.close(fd)
+        slots = Slots((4096, 0, 0, 0))
+        alive.append(id(slots))
+        at = ctypes.addressof(slots)
+        machine.hipfile.on_publish = lambda op, value: published.append(len(alive)) or value
+        _, memory = hip.hipMalloc(4096)
+        status = hipfile.hipFileReadAsync(handle, memory, at, at + 8, at + 16, at + 24, streams(machine, 1)[0])
+        assert not status.err, status
+
+    published: list[int] = []
+    found = explore(body, env={}, schedules=20)
+    assert found.ok, found
+    assert published
+    assert set(published) == {1}
+    assert not alive  # and no longer
