@@ -226,7 +226,6 @@ def test_other_memory(t: Kit) -> None:
     "sync.error.hip",
     "buffer.io.hip-async",
     "submit.buffer",
-    "sync.other",
     needs="model",
     schedules=False,
 )

@@ -50,7 +50,7 @@ def test_errno(t: Kit) -> None:
     t.expect("submit.errno", seen, {"errno unchanged": [13, 13]})
 
 
-@conformance("submit.range", "submit.range.file-offset", "submit.range.buffer-offset", "submit.untouched")
+@conformance("submit.range", "submit.range.file-offset", "submit.untouched")
 def test_ranges(t: Kit) -> None:
     handle, pointer = world(t)
     cases = {

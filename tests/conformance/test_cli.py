@@ -1,0 +1,74 @@
+"""The command: exit codes, shards, joined reports."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("typer")
+
+from typer.testing import CliRunner
+
+from hipfile_conformance.cli import app
+
+pytestmark = pytest.mark.timeout(240)
+
+
+def run(*args: object) -> tuple[int, str]:
+    result = CliRunner().invoke(app, [str(arg) for arg in args])
+    return result.exit_code, result.output
+
+
+def test_run_writes_reports(tmp_path: Path) -> None:
+    args = ("run", "--target", "sim", "--release", "0.5", "--only", "hip.free.null", "--jobs", 1, "--no-committed")
+    code, output = run(*args, "--report", tmp_path / "out", "--folder", tmp_path / "files")
+    assert code == 0, output
+    assert "sim 0.5: 1 pass" in output
+    assert json.loads((tmp_path / "out" / "report.json").read_text())["failed"] is False
+
+
+def test_bad_options(tmp_path: Path) -> None:
+    for args in (("--target", "nothing"), ("--profile", "thorough"), ("--shard", "3/2"), ("--shard", "x")):
+        code, _ = run("run", "--folder", tmp_path, *args)
+        assert code == 2
+
+
+def test_a_missing_target_fails(tmp_path: Path) -> None:
+    code, output = run("run", "--target", "rocm", "--folder", tmp_path, "--no-committed")
+    if "not available" not in output:
+        pytest.skip("there is a ROCm here")
+    assert code == 1
+
+
+def test_shards_make_the_whole(tmp_path: Path) -> None:
+    whole = ("run", "--target", "sim", "--release", "0.5", "--only", "error.", "--jobs", 1, "--no-committed")
+    files = []
+    for part in ("1/2", "2/2"):
+        folder = tmp_path / part.replace("/", "-")
+        assert run(*whole, "--shard", part, "--report", folder, "--folder", tmp_path / "files")[0] == 0
+        files.append(folder / "report.json")
+    assert run(*whole, "--report", tmp_path / "all", "--folder", tmp_path / "files")[0] == 0
+    assert run("report", *files, "--into", tmp_path / "joined")[0] == 0
+
+    def tests(folder: str) -> set[str]:
+        data = json.loads((tmp_path / folder / "report.json").read_text())
+        return {result["test"] for result in data["columns"][0]["tests"]}
+
+    assert tests("joined") == tests("all")
+
+
+def test_check_and_list() -> None:
+    assert run("check") == (0, "0 problems\n")
+    code, output = run("list", "--clauses")
+    assert code == 0
+    assert "NO TEST" not in output
+
+
+def test_program_and_replay(tmp_path: Path) -> None:
+    code, output = run("program", 3, "--release", "cufile", "--folder", tmp_path)
+    assert code == 0, output
+    assert "NOT ALLOWED" not in output
+    steps = '{"steps": [["register_file", 0], ["sync", false, 0, 0, 16, 0, 0]]}'
+    assert run("replay", steps, "--folder", tmp_path) == (0, "no difference\n")
