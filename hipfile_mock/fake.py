@@ -125,6 +125,10 @@ class Session:
             self.sanitizer = make_sanitizer(options.get("strict"))
             if self.sanitizer is not None:
                 self.machine.add_observer(self.sanitizer)
+                if not self.machine.settings.host_visible:
+                    from hipfile_mock.touch import watch
+
+                    stack.callback(watch(self.machine))
             if options.get("record", True):
                 from hipfile_mock.recorder import Recorder
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from errno import errorcode
 from typing import TYPE_CHECKING, Any
 
 from hipfile_sim.driver.codes import FIXED_FILE_OFFSET
@@ -100,7 +101,8 @@ class Services:
         """The caller of an asynchronous operation only sees a fixed code; the observers learn the errno."""
         self.note(
             "result.hidden-errno",
-            f"{op!r} failed with errno {error.errno} ({error.strerror}); "
+            f"{'write' if op.write else 'read'} of {op.size} bytes at {op.file_offset} failed with "
+            f"{errorcode.get(error.errno or 0, error.errno)} ({error.strerror}); "
             f"the result slot will only say {self.profile.async_error}",
             severity="warning",
             operation=op,

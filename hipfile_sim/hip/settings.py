@@ -29,7 +29,8 @@ class HipSettings:
     device_memory, pinned_memory : int
         Budgets in bytes: per device, and per machine.
     poison : int or None
-        Byte that fresh and freed memory is filled with; None leaves fresh memory zero and freed memory as it was.
+        Byte that freed memory is filled with, so also what a block holds that is handed out again; None leaves it as
+        it was. Memory that was never handed out before is zero. The sanitizer reports either kind in a file.
     allocation_alignment : int
         Bytes; every allocation starts at a multiple.
     """

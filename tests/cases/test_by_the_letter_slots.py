@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hipfile_mock import fake, faults
+from hipfile_mock import fake, faults, session
 from hipfile_mock.faces.slots import quarantined
 from hipfile_sim.engine.errors import HostFunctionError
 from hipfile_sim.observe.sanitizer import SanitizerError
@@ -52,13 +52,18 @@ def test_c01_the_handle_of_the_bindings_leaves_its_scope(tmp_path: Path, way: st
 
 
 def test_c01_strict_mode_fails_the_run(tmp_path: Path) -> None:
-    with pytest.raises(SanitizerError, match=r"slot\.owner-collected"), fake() as session:
+    @fake()
+    def program() -> None:
         import hipfile
 
-        memory, stream = device(session, 4096), session.hip.hipStreamCreate()[1]
+        hip = session().hip
+        memory, stream = device(session(), 4096), hip.hipStreamCreate()[1]
         with hipfile.Buffer(memory, 4096, 0) as buffer, hipfile.FileHandle(slab(tmp_path), os.O_RDONLY) as file:
-            file.read_async(buffer, 4096, 0, 0, stream)
-            session.hip.hipStreamSynchronize(stream)
+            file.read_async(buffer, 4096, 0, 0, stream)  # dropped
+            hip.hipStreamSynchronize(stream)
+
+    with pytest.raises(SanitizerError, match=r"slot\.owner-collected"):
+        program()
 
 
 def test_c01_local_variables_of_a_hip_python_program(tmp_path: Path) -> None:

@@ -1,0 +1,404 @@
+"""Cases C26 to C32, the HIP runtime, as a user of the doubles writes them."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hipfile_sim.engine.errors import DeadlockError
+from hipfile_sim.hip.settings import HipSettings
+
+from .letter import (
+    BLOCKING,
+    FILL,
+    H2D,
+    NON_BLOCKING,
+    SLOW,
+    Slots,
+    c_program,
+    pattern,
+    quiet,
+    reported,
+    slab,
+    watched,
+)
+
+ENGINES = pytest.mark.parametrize("engine", ["steps", "threads"])
+NOT_READY, NOT_PERMITTED = 600, 800
+
+
+def ids(c: Any) -> set[str]:
+    return {finding.id for finding in c.sanitizer.findings}
+
+
+# -- C26 ---------------------------------------------------------------------------------------------------------------
+
+
+@ENGINES
+def test_c26_an_event_never_recorded(engine: str) -> None:
+    with c_program(engine=engine) as c:
+        assert c.hip.hipEventQuery(c.event()) == 0  # query
+        assert c.hip.hipEventSynchronize(c.event()) == 0
+        assert c.hip.hipStreamWaitEvent(c.stream(), c.event(), 0) == 0
+    found = [f for f in c.sanitizer.findings if f.id.startswith("event.")]
+    assert {f.id for f in found} == {"event.query-unrecorded", "event.wait-unrecorded"}
+
+
+def test_c26_with_torch() -> None:
+    with watched() as session:
+        import torch
+
+        assert torch.cuda.Event().query()  # query
+    reported(session, "event.query-unrecorded", "# query")
+
+
+@ENGINES
+@pytest.mark.parametrize("kind", ["kernel", "host function"])
+def test_c26_the_last_command_runs_and_the_queue_is_empty(engine: str, kind: str) -> None:
+    with c_program(engine=engine, schedule="lazy") as c:
+        stream, started, go = c.stream(), threading.Event(), threading.Event()
+        event = c.event()
+
+        def work(*_: Any) -> None:
+            started.set()
+            assert go.wait(5)
+
+        if engine == "steps":
+            c.hip.launch(stream, lambda: None, cost_ns=SLOW)
+        elif kind == "kernel":
+            c.hip.launch(stream, work)
+        else:
+            c.hip.hipLaunchHostFunc(stream, work)
+        c.hip.hipEventRecord(event, stream)
+        if engine == "threads":
+            assert started.wait(5)
+        assert c.hip.hipStreamQuery(stream) == NOT_READY
+        assert c.hip.hipEventQuery(event) == NOT_READY
+        assert c.hip.hipPeekAtLastError() == 0
+        go.set()
+        assert c.hip.hipStreamSynchronize(stream) == 0
+        assert (c.hip.hipStreamQuery(stream), c.hip.hipEventQuery(event)) == (0, 0)
+
+
+# -- C27 ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("schedule", ["parallel", "lazy", "eager", "seeded:5"])
+def test_c27_the_wait_is_for_the_first_record(schedule: str) -> None:
+    with c_program(schedule=schedule) as c:
+        one, two, event = c.stream(), c.stream(), c.event()
+        order: list[str] = []
+        c.hip.launch(one, lambda: order.append("first"), cost_ns=1000)
+        c.hip.hipEventRecord(event, one)
+        c.hip.hipStreamWaitEvent(two, event, 0)
+        c.hip.launch(two, lambda: order.append("waiter"))
+        c.hip.launch(one, lambda: order.append("second"), cost_ns=SLOW)
+        c.hip.hipEventRecord(event, one)
+        c.machine.stall(one, hold=False)
+        c.hip.hipStreamSynchronize(two)
+        assert order.index("first") < order.index("waiter")
+        if schedule in ("parallel", "lazy"):
+            assert order == ["first", "waiter"]
+
+
+def test_c27_recorded_again_on_another_stream_with_torch() -> None:
+    with watched(schedule="lazy") as session:
+        import torch
+
+        one, two, three = (torch.cuda.Stream() for _ in range(3))
+        event, order = torch.cuda.Event(), []
+        session.hip.launch(one.cuda_stream, lambda: order.append(1), cost_ns=SLOW)
+        event.record(one)
+        two.wait_event(event)
+        session.hip.launch(two.cuda_stream, lambda: order.append(2))
+        event.record(three)
+        event.synchronize()
+        assert event.query()
+        assert not two.query()
+        two.synchronize()
+        assert order == [1, 2]
+
+
+# -- C28 ---------------------------------------------------------------------------------------------------------------
+
+
+@ENGINES
+@pytest.mark.parametrize("kind", [BLOCKING, NON_BLOCKING])
+@pytest.mark.parametrize("null_first", [True, False])
+@pytest.mark.parametrize("way", ["hipFileReadAsync", "hipFileWriteAsync"])
+def test_c28_hipfile_operations_and_the_null_stream(
+    tmp_path: Path, kind: int, null_first: bool, way: str, engine: str
+) -> None:
+    if engine == "threads" and kind == NON_BLOCKING:
+        pytest.skip("no order, so nothing to assert")
+    with c_program(engine=engine) as c:
+        path = slab(tmp_path)
+        handle, block, other = c.file(path), c.buffer(4096), c.stream(kind)
+        first, second = (0, other) if null_first else (other, 0)
+        slots = Slots(4096, 0, 0, 0)
+        if way == "hipFileWriteAsync":
+
+            def run() -> None:
+                c.memory.view(block, 4096)[:] = b"\x77" * 4096
+
+            c.hip.launch(first, run, writes=[(block, 4096)], cost_ns=SLOW)
+            c.hipfile.hipFileWriteAsync(handle, block, *slots.pointers, second)
+            c.hip.hipDeviceSynchronize()
+            assert (path.read_bytes()[:4096] == b"\x77" * 4096) is (kind == BLOCKING)
+        else:
+            seen: list[bytes] = []
+            c.machine.stall(first)
+            c.hipfile.hipFileReadAsync(handle, block, *slots.pointers, first)
+            c.hip.launch(second, lambda: seen.append(c.bytes_at(block, 4096)), reads=[(block, 4096)])
+            c.hip.hipDeviceSynchronize()
+            assert (seen == [pattern(4096)]) is (kind == BLOCKING)
+    assert ("race.read-write" in ids(c)) is (kind == NON_BLOCKING)
+
+
+@pytest.mark.parametrize("kind", [BLOCKING, NON_BLOCKING])
+@pytest.mark.parametrize("call", ["hipMemcpy", "hipMemset"])
+def test_c28_plain_calls_order_with_blocking_streams_only(kind: int, call: str) -> None:
+    with c_program() as c:
+        block, stream = c.malloc(4096), c.stream(kind)
+        pinned = c.hip.hipHostMalloc(4096)[1]
+        c.hip.launch(stream, lambda: None, writes=[(block, 4096)], cost_ns=SLOW)
+        before = c.machine.clock.now
+        if call == "hipMemcpy":
+            c.hip.hipMemcpy(block, pinned, 4096, H2D)
+        else:
+            c.hip.hipMemset(block, 1, 4096)
+            c.hip.hipStreamSynchronize(0)
+        assert (c.machine.clock.now - before >= SLOW // 2) is (kind == BLOCKING)
+        c.hip.hipDeviceSynchronize()
+    assert ("race.write-write" in ids(c)) is (kind == NON_BLOCKING)
+
+
+# -- C29 ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["one", "per-stream", "cufile"])
+@pytest.mark.parametrize("add", ["hipLaunchHostFunc", "hipStreamAddCallback"])
+@ENGINES
+def test_c29_two_host_functions_that_need_each_other(engine: str, how: str, add: str) -> None:
+    options: Any = {"profile": how} if how == "cufile" else {"settings": HipSettings(host_function_threads=how)}
+    with c_program(engine=engine, **options) as c:
+        one, two, told = c.stream(), c.stream(), threading.Event()
+        waited: list[bool] = []
+        getattr(c.hip, add)(one, lambda *_: waited.append(told.wait(3)))  # waits
+        getattr(c.hip, add)(two, lambda *_: told.set())  # tells
+        if how == "per-stream":
+            c.hip.hipDeviceSynchronize()
+            assert waited == [True]
+        else:
+            with pytest.raises(DeadlockError):
+                c.hip.hipDeviceSynchronize()
+            told.set()
+    if how == "per-stream":
+        quiet(c)
+    else:
+        reported(c, "hostfn.needs-two", "# waits", "# tells")
+
+
+@ENGINES
+@pytest.mark.parametrize("profile", ["0.5", "cufile"])
+def test_c29_a_stream_held_by_a_host_function(profile: str, engine: str) -> None:
+    """cufile: one thread runs the host functions of all streams, and kernels go on meanwhile."""
+    with c_program(profile=profile, engine=engine) as c:
+        one, two, go, order = c.stream(), c.stream(), threading.Event(), []
+        threading.Timer(0.05, go.set).start()
+
+        def hold(_: Any) -> None:
+            assert go.wait(5)
+            order.append("held")
+
+        c.hip.hipLaunchHostFunc(one, hold)
+        c.hip.launch(one, lambda: order.append("behind"))
+        c.hip.hipLaunchHostFunc(two, lambda _: order.append("other"))
+        c.hip.hipDeviceSynchronize()
+        assert order.index("held") < order.index("behind")
+        if profile == "cufile":
+            assert order.index("held") < order.index("other")
+
+
+@pytest.mark.parametrize("calls", ["refuse", "report"])
+@ENGINES
+def test_c29_a_hip_call_inside_a_host_function(calls: str, engine: str) -> None:
+    with c_program(engine=engine, settings=HipSettings(host_function_calls=calls)) as c:
+        stream, codes = c.stream(), []
+        c.hip.hipLaunchHostFunc(stream, lambda _: codes.append(int(c.hip.hipMalloc(64)[0])))
+        c.hip.hipStreamSynchronize(stream)
+        assert codes == [NOT_PERMITTED if calls == "refuse" else 0]
+    assert "hostfn.hip-call" in ids(c)
+
+
+@pytest.mark.parametrize("calls", ["refuse", "report"])
+def test_c29_a_hipfile_call_inside_a_host_function(tmp_path: Path, calls: str) -> None:
+    with c_program(settings=HipSettings(host_function_calls=calls)) as c:
+        handle, block, stream, slots = c.file(slab(tmp_path)), c.buffer(4096), c.stream(), Slots(4096, 0, 0, 0)
+        codes: list[Any] = []
+
+        def submit(_: Any) -> None:
+            codes.append(c.hipfile.hipFileReadAsync(handle, block, *slots.pointers, stream))  # inside
+
+        c.hip.hipLaunchHostFunc(stream, submit)
+        c.hip.hipStreamSynchronize(stream)
+        c.hip.hipDeviceSynchronize()
+        assert (codes[0].err == 0) is (calls == "report")
+    assert "hostfn.hip-call" in ids(c), c.sanitizer.format("text")
+
+
+# -- C29b --------------------------------------------------------------------------------------------------------------
+
+
+@ENGINES
+def test_c29b_the_thread_that_would_release_the_stream_submits_too_much(engine: str) -> None:
+    with c_program(engine=engine, settings=HipSettings(queue_limit=100)) as c:
+        stream, block, go = c.stream(), c.malloc(4096), threading.Event()
+        c.hip.hipLaunchHostFunc(stream, lambda _: go.wait(3))  # held
+
+        def submit() -> None:
+            for _ in range(120):
+                c.hip.hipMemsetAsync(block, 1, 64, stream)
+
+        with pytest.raises(DeadlockError):
+            submit()
+        go.set()
+    assert "deadlock" in ids(c), c.sanitizer.format("text")
+
+
+def test_c29b_a_wait_value_holds_it_and_hipfile_submits(tmp_path: Path) -> None:
+    with c_program(profile="cufile") as c:
+        path = Path("/var/tmp/c29b")
+        path.write_bytes(pattern(4096))
+        handle, block, stream = c.file(path), c.buffer(4096), c.stream()
+        path.unlink()
+        gate = c.hip.hipHostMalloc(8)[1]
+        c.memory.view(gate, 8)[:] = bytes(8)
+        assert c.hip.hipStreamWaitValue64(stream, gate, 1, 0, 2**64 - 1) == 0
+        slots = [Slots(64, 0, 0, 0) for _ in range(1100)]
+
+        def submit() -> None:
+            for one in slots:
+                c.hipfile.hipFileReadAsync(handle, block, *one.pointers, stream)
+
+        with pytest.raises(DeadlockError, match=r"1020|queue"):
+            submit()
+        c.memory.view(gate, 8)[:] = (1).to_bytes(8, "little")
+
+
+@ENGINES
+def test_c29b_without_a_holder_the_limit_only_blocks(engine: str) -> None:
+    with c_program(engine=engine, settings=HipSettings(queue_limit=10)) as c:
+        stream, block = c.stream(), c.malloc(4096)
+        for _ in range(100):
+            assert c.hip.hipMemsetAsync(block, 1, 64, stream) == 0
+        assert c.hip.hipStreamSynchronize(stream) == 0
+    quiet(c)
+
+
+# -- C30 ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("schedule", ["parallel", "lazy"])
+def test_c30_a_wait_across_devices(schedule: str) -> None:
+    with watched(devices=2, schedule=schedule) as session:
+        import torch
+
+        with torch.cuda.device(0):
+            source = torch.zeros(4096, dtype=torch.uint8, device="cuda:0")
+            session.stall(torch.cuda.current_stream().cuda_stream)
+            source.fill_(7)
+            event = torch.cuda.Event()
+            event.record()
+        with torch.cuda.device(1):
+            side = torch.cuda.Stream()
+            side.wait_event(event)
+            with torch.cuda.stream(side):
+                target = torch.empty(4096, dtype=torch.uint8, device="cuda:1")
+                target.copy_(source, non_blocking=True)
+            side.synchronize()
+        assert target[0].item() == 7
+    quiet(session)
+
+
+@pytest.mark.parametrize("profile", ["0.2", "0.3", "0.4", "0.5"])
+@pytest.mark.parametrize("call", ["hipFileReadAsync", "hipFileWriteAsync"])
+def test_c30_stream_and_buffer_of_two_devices(tmp_path: Path, profile: str, call: str) -> None:
+    with c_program(profile=profile, devices=2) as c:
+        stream, handle, slots = c.stream(), c.file(slab(tmp_path)), Slots(4096, 0, 0, 77)
+        c.hip.hipSetDevice(1)
+        block = c.buffer(4096)
+        for current in (0, 1):
+            c.hip.hipSetDevice(current)
+            assert getattr(c.hipfile, call)(handle, block, *slots.pointers, stream).err == 5022
+        assert slots.bytes == 77
+    assert "device.mismatch" in ids(c)
+
+
+def test_c30_registered_and_unused_used_and_unregistered(tmp_path: Path) -> None:
+    with c_program() as c:
+        handle, block, slots = c.file(slab(tmp_path)), c.buffer(4096), Slots(4096, 0, 0, 0)
+        registered, used = c.stream(register=0), c.stream()
+        assert registered != used
+        c.hipfile.hipFileReadAsync(handle, block, *slots.pointers, used)
+        c.hip.hipStreamSynchronize(used)
+        c.sanitizer.finish()
+    assert {"stream.registered-unused", "cost.unregistered-stream"} <= ids(c)
+
+
+# -- C31 ---------------------------------------------------------------------------------------------------------------
+
+
+@ENGINES
+def test_c31_the_first_call_of_a_fresh_thread(tmp_path: Path, engine: str) -> None:
+    with c_program(engine=engine, devices=2) as c:
+        c.hip.hipSetDevice(1)
+        handle, results = c.file(slab(tmp_path)), []
+
+        def worker() -> None:
+            results.append(int(c.hip.hipGetDevice()[1]))
+            block, stream, slots = c.buffer(4096), c.stream(), Slots(4096, 0, 0, 0)
+            results.append(c.hip.hipPointerGetAttributes(block)[1].device)
+            results.append(c.hipfile.hipFileReadAsync(handle, block, *slots.pointers, stream).err)
+            c.hip.hipStreamSynchronize(stream)
+            results.append(slots.bytes)
+
+        thread = threading.Thread(target=worker)
+        thread.start()
+        thread.join(10)
+        assert results == [0, 0, 0, 4096]
+        assert c.hip.hipGetDevice()[1] == 1
+    quiet(c)
+
+
+# -- C32 ---------------------------------------------------------------------------------------------------------------
+
+
+@ENGINES
+@pytest.mark.parametrize("free", ["hipFree", "hipHostFree"])
+def test_c32_freeing_while_a_host_function_needs_this_thread(engine: str, free: str) -> None:
+    with c_program(engine=engine) as c:
+        pointer = c.malloc(4096) if free == "hipFree" else c.hip.hipHostMalloc(4096)[1]
+        stream, go = c.stream(), threading.Event()
+        c.hip.hipLaunchHostFunc(stream, lambda _: go.wait(3))
+        with pytest.raises(DeadlockError):
+            getattr(c.hip, free)(pointer)
+        go.set()
+    assert "deadlock" in ids(c), c.sanitizer.format("text")
+
+
+def test_c32_freeing_while_the_stream_waits_for_a_value(tmp_path: Path) -> None:
+    with c_program() as c:
+        handle, block, stream, slots = c.file(slab(tmp_path)), c.buffer(4096), c.stream(), Slots(4096, 0, 0, 0)
+        gate = c.hip.hipHostMalloc(8)[1]
+        c.memory.view(gate, 8)[:] = bytes(8)
+        c.hip.hipStreamWaitValue64(stream, gate, 1, 0, 2**64 - 1)
+        c.hipfile.hipFileReadAsync(handle, block, *slots.pointers, stream)
+        with pytest.raises(DeadlockError):
+            c.hip.hipFree(c.malloc(64, None))  # freed
+        assert c.bytes_at(block, 1)[0] == FILL
+    finding = reported(c, "deadlock", "# freed")
+    assert finding.severity == "error"
