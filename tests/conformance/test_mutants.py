@@ -34,9 +34,13 @@ def test_changed_sets_back_after_an_error() -> None:
     class Thing:
         value = 1
 
-    with pytest.raises(RuntimeError), changed((Thing, "value", 2)):
-        assert Thing.value == 2
-        raise RuntimeError
+    def broken() -> None:
+        with changed((Thing, "value", 2)):
+            assert Thing.value == 2
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        broken()
     assert Thing.value == 1
 
 
