@@ -18,7 +18,6 @@ from hipfile_sim.native.prefix import prefix
 __all__ = ["Activated", "Loaded", "RealRocmPresent", "activate", "loaded_libraries", "real_libraries"]
 
 _NAMES = ("libamdhip64.so", "libhipfile.so")
-_MARK = b"hipfile_sim_call"
 
 
 class RealRocmPresent(RuntimeError):
@@ -46,7 +45,7 @@ class Activated(NamedTuple):
 def is_emulated(path: Path) -> bool:
     """Whether a library file is one of ours, or an alias of one."""
     try:
-        return path.stat().st_size < 4 << 20 and (_MARK in (data := path.read_bytes()) or b"$ORIGIN/.." in data)
+        return path.stat().st_size < 4 << 20 and build.MARK.encode() in path.read_bytes()
     except OSError:
         return False
 

@@ -19,7 +19,17 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["HIPFILE_SONAME", "HIP_MAJOR", "STAMP", "NoCompiler", "alias_path", "build", "compiler", "source_hash"]
+__all__ = [
+    "HIPFILE_SONAME",
+    "HIP_MAJOR",
+    "MARK",
+    "STAMP",
+    "NoCompiler",
+    "alias_path",
+    "build",
+    "compiler",
+    "source_hash",
+]
 
 HERE = Path(__file__).resolve().parent
 
@@ -34,6 +44,9 @@ _FLAGS = [
     *("-Wno-unused-parameter", "-shared", "-Wl,-z,nodelete", "-Wl,-z,defs", "-Wl,--no-as-needed", "-Wl,-z,now"),
 ]
 
+
+MARK = "hipfile_sim_call"
+"""Every library that is made here holds these bytes; no other does."""
 
 STAMP = "sources.sha256"
 """File beside the libraries that says what they were made from."""
@@ -118,7 +131,7 @@ def build(dest: Path, *, hip_major: int = HIP_MAJOR, flags: Sequence[str] = ()) 
         (work / "alias").mkdir()
         (work / "hip.c").write_text(hip_source())
         (work / "hipfile.c").write_text(hipfile_source())
-        (work / "empty.c").write_text("typedef int nothing;\n")
+        (work / "alias.c").write_text(f'__attribute__((visibility("default"))) const char {MARK}_alias[] = "{MARK}";\n')
         common = [*cc, *_FLAGS, *flags, f"-I{source}"]
         sources = [str(source / name) for name in ("core.c", "find_python.c", "extra.c")]
         hip = [*common, *sources, str(work / "hip.c"), f"-Wl,-soname,{hip_name}", "-ldl", "-lpthread"]
@@ -127,7 +140,7 @@ def build(dest: Path, *, hip_major: int = HIP_MAJOR, flags: Sequence[str] = ()) 
         hipfile = [*common, str(work / "hipfile.c"), str(work / hip_name), f"-Wl,-soname,{HIPFILE_SONAME}", origin]
         _run([*hipfile, "-o", str(work / HIPFILE_SONAME)])
         for alias, needed in (("libamdhip64", hip_name), ("libhipfile", HIPFILE_SONAME)):
-            link = [str(work / "empty.c"), str(work / needed), f"-Wl,-rpath-link,{work}", f"-Wl,-soname,{alias}.so"]
+            link = [str(work / "alias.c"), str(work / needed), f"-Wl,-rpath-link,{work}", f"-Wl,-soname,{alias}.so"]
             _run([*common, *link, f"{origin}/..", "-o", str(alias_path(work, alias))])
         (work / STAMP).write_text(source_hash())
         made = []

@@ -12,6 +12,7 @@ from hipfile_sim.driver.driver import Driver
 from hipfile_sim.hip.runtime import Runtime
 from hipfile_sim.machine import Machine
 from hipfile_sim.native import bridge, build, shims
+from hipfile_sim.native.activation import is_emulated
 from hipfile_sim.native.symbols import parse
 from hipfile_sim.native.table_hip import HIP
 from hipfile_sim.native.table_hipfile import HIPFILE
@@ -92,6 +93,7 @@ def test_dynamic_section(native_prefix: Path) -> None:
         assert f"SONAME)             Library soname: [{soname}]" in text
         assert f"[{needed}]" in text
         assert "python" not in text
+        assert is_emulated(lib / name)
         if name != "libamdhip64.so":
             assert "$ORIGIN" in text
 
