@@ -238,7 +238,11 @@ class _Search:
 
     def note_failure(self, run: Run) -> None:
         """Keep `run` if it failed in a way that is new."""
-        if run.failed and not any(run.same_failure(other) for other in self._known):
+        if not run.failed:
+            return
+        if any(run.same_failure(other) for other in self._known):
+            run.forget()
+        else:
             self._known.append(run)
             self.result.failures.append(self._explained(run) if self.explain else Failure(run, run))
 

@@ -52,6 +52,10 @@ class Run:
     pruned: bool = False
     steps: int = 0
 
+    def forget(self) -> None:
+        """Let go of the error. Its traceback has frames that have this run: both would wait for the collector."""
+        self.error = None
+
     @property
     def token(self) -> str:
         """Reproduces the run."""
@@ -164,10 +168,9 @@ def execute(
                 run.steps = engine.steps
                 if wind_up is not None:
                     wind_up(machine, failed)
-                for frame in kept:
+                while kept:
                     with suppress(RuntimeError):  # it raised, and is still on its way out
-                        frame.clear()
-                kept.clear()
+                        kept.pop().clear()
     except Pruned:
         run.pruned = True
     except (KeyboardInterrupt, TokenMismatch, NondeterminismError):

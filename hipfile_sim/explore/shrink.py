@@ -139,7 +139,10 @@ def shrink(failing: Run, run: Callable[[Schedule], Run], *, budget: int = 400) -
             return None
         spent += 1
         result = run(schedule)
-        return (result, schedule.made) if result.same_failure(failing) else None
+        if result.same_failure(failing):
+            return result, schedule.made
+        result.forget()
+        return None
 
     best = attempt(Departures())
     if best is not None:

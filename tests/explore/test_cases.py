@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
+import weakref
 
 import pytest
 
@@ -289,3 +291,29 @@ def test_slots_of_a_program_that_does_not_wait_outlive_it(file):
     assert published
     assert set(published) == {1}
     assert not alive  # and no longer
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_machines_go_with_their_runs(fails):
+    machines: list[weakref.ref[Machine]] = []
+    most = 0
+
+    def body(machine):
+        nonlocal most
+        machines.append(weakref.ref(machine))
+        most = max(most, sum(ref() is not None for ref in machines))
+        hip = machine.hip
+        _, memory = hip.hipMalloc(1)
+        for stream in streams(machine, 4):
+            hip.hipMemsetAsync(memory, 1, 1, stream)
+        hip.hipDeviceSynchronize()
+        assert not fails
+
+    gc.collect()
+    gc.disable()
+    try:
+        found = explore(body, keep_going=True)
+    finally:
+        gc.enable()
+    assert found.runs == 24
+    assert most <= 6
