@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import queue
 import subprocess
 import sys
@@ -18,7 +19,9 @@ from typing import Any
 from hipfile_conformance.results import Column, State, TestResult, clause_hash
 from hipfile_conformance.suite.registry import Test, all_tests
 from hipfile_conformance.targets.base import Target, Unavailable
+from hipfile_conformance.targets.sim import SCHEDULES
 from hipfile_conformance.worker import readable, run_on_model, run_test
+from hipfile_sim import __version__
 from hipfile_sim.driver.clauses import all_clauses
 
 __all__ = ["Plan", "run_conformance"]
@@ -113,9 +116,24 @@ def run_conformance(
             _Workers(column, plan, Path(place), target).run()
         else:
             _foreign(column, plan, target)
+        column.facts = {**_surroundings(Path(place), column), **column.facts}
     for result in column.tests:
         result.rerun = result.rerun or rerun_line(column, result)
     return column
+
+
+def _surroundings(folder: Path, column: Column) -> dict[str, str]:
+    """What every column's header says: when, on which system and file system, judged by what."""
+    device = os.stat(folder).st_dev
+    number = f"{os.major(device)}:{os.minor(device)}"
+    mounts = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    types = [fields[fields.index("-") + 1] for fields in mounts if fields[2] == number]
+    return {
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "system": f"{os.uname().sysname} {os.uname().release} {os.uname().machine}, Python {platform.python_version()}",
+        "file system": types[0] if types else "unknown",
+        "suite": f"hipfile_sim {__version__}, answers of profile {column.release}",
+    }
 
 
 def rerun_line(column: Column, result: TestResult) -> str:
@@ -128,9 +146,7 @@ def rerun_line(column: Column, result: TestResult) -> str:
 
 
 def _in_process(column: Column, plan: Plan, folder: Path) -> None:
-    import platform
-
-    column.facts = {"python": platform.python_version(), "model": "in this process"}
+    column.facts = {"schedules": ", ".join(SCHEDULES[plan.depth])}
     for test in plan.tests():
         for result in run_on_model(test, folder, column.release, plan.depth, plan.seed):
             column.tests.append(result)
