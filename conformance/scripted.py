@@ -25,9 +25,9 @@ def fault(code: int) -> OSError:
 class ScriptedFiles(RealFiles):
     """The real files, with a log of every access and faults on request.
 
-    A script is a list of entries, one for each coming call: ``None`` lets the call through, an exception is raised in
-    its place, a number limits a transfer to that many bytes (0: nothing is moved), a callable is called instead with the
-    call's arguments.
+    A script is a list of entries, one for each coming call: ``None`` lets the call through, an exception is raised
+    in its place, a number limits a transfer to that many bytes (0: nothing is moved), a callable is called instead with
+    the call's arguments.
 
     >>> import errno
     >>> files = ScriptedFiles()

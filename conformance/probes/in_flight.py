@@ -401,6 +401,6 @@ def sync_end_of_file(lab: Lab) -> None:
             memory = lab.bytes(p, size)
             changed = [n for n, byte in enumerate(memory) if byte != 0xAA]
             lab.see(
-                f"registered {registered}: {length} bytes, {behind} before the end, to {at}: result, first and last changed",
+                f"registered {registered}: {length} bytes, {behind} before the end, to {at}: result, first, last",
                 [count, changed[:1], changed[-1:], memory[at + behind : at + behind + 8].hex()],
             )

@@ -98,8 +98,8 @@ def perform(t: Kit, program: Program, *, release_in: random.Random | None = None
 
     size = PIECES * UNIT
     fd = t.file(pieces(FILE))
-    # cuFile 1.15.1 keeps one bounce buffer for a registered buffer, and operations of several streams on it mix (a clause
-    # of its own); on memory that is not registered it takes offset 0 alone. So each piece is its own buffer there.
+    # cuFile 1.15.1 keeps one bounce buffer for a registered buffer, and operations of several streams on it mix; on
+    # memory that is not registered it takes offset 0 alone. So each piece is a buffer of its own there.
     apart = t.release == "cufile"
     handle, memory, pinned = t.handle(fd), t.device(4096) if apart else t.buffer(4096), t.pinned(4096)
     start = t.host(size)

@@ -123,7 +123,7 @@ def test_run(t: Kit) -> None:
         t.expect(
             "batch.generation",
             seen,
-            dict.fromkeys(("runs on a pool of threads", "runs"), [(13, COMPLETE, 8 * KIB)]),
+            {"runs on a pool of threads": [(13, COMPLETE, 8 * KIB)], "runs": [(13, COMPLETE, 8 * KIB)]},
             "write",
         )
         t.expect(

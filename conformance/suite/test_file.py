@@ -290,7 +290,8 @@ def test_file_systems(t: Kit) -> None:
             if Status(*status).err:
                 continue
             file = world.machine.hipfile.state.files.lookup(handle)
-            assert file is not None and file.mount is not None
+            assert file is not None
+            assert file.mount is not None
             modes[name], direct[name] = file.mount.ext4_data, file.mount.fastpath_supported
         finally:
             inner.cleanup()

@@ -88,7 +88,7 @@ def test_ranges(t: Kit) -> None:
 
 @conformance("submit.range.buffer-offset", seconds=10)
 def test_negative_buffer_offset(t: Kit) -> None:
-    """The allocation reaches before the registered base, so that a library that lets it pass overwrites nothing else."""
+    """The allocation reaches before the registered base, so a library that lets it pass overwrites nothing else."""
     t.open()
     handle, memory = t.handle(content=64 * KIB), t.device(64 * KIB)
     pointer = memory + 32 * KIB
@@ -244,7 +244,7 @@ def test_page_aligned(t: Kit) -> None:
 @conformance("submit.order", needs="devices model", fresh=True, schedules=False)
 def test_order_of_checks(t: Kit) -> None:
     """From the last check backwards: each call has one more fault, and the earlier check answers."""
-    pointer, stream = t.device(4 * KIB), t.stream()
+    stream = t.stream()
     pinned, gone = t.pinned(16), 0xF11E
     t.ok(t.hipSetDevice(1))
     far = t.device(4 * KIB)

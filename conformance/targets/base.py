@@ -90,7 +90,8 @@ class BatchEvent(NamedTuple):
 class Signature(NamedTuple):
     """Arguments (``ptr size off int uint u32 u64 fn ops events timespec str``) and what comes back.
 
-    ``result`` is ``code`` (an int), ``status`` (:class:`Status`), ``io`` (:class:`IOResult`), ``void``, ``str`` or ``count``.
+    ``result`` is ``code`` (an int), ``status`` (:class:`Status`), ``io`` (:class:`IOResult`), ``void``, ``str`` or
+    ``count``.
     ``outs`` are values written through pointers; with outs the call returns ``(result, *outs)``.
     """
 

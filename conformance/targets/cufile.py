@@ -18,7 +18,7 @@ from hipfile_conformance.targets.clib import CTarget, find_library
 
 __all__ = ["CuFileTarget"]
 
-_SAME_TAIL = (
+_SAME_TAIL = (  # noqa: SIM905
     "GetDeviceCount GetDevice SetDevice DeviceSynchronize GetLastError GetErrorName GetErrorString Malloc Free "
     "HostRegister HostUnregister HostGetDevicePointer MemGetInfo PointerGetAttributes Memcpy MemcpyAsync Memset "
     "MemsetAsync StreamCreate StreamCreateWithFlags StreamCreateWithPriority StreamDestroy StreamSynchronize "
@@ -26,7 +26,7 @@ _SAME_TAIL = (
     "StreamAddCallback EventCreate EventCreateWithFlags EventDestroy EventRecord EventQuery EventSynchronize "
     "EventElapsedTime RuntimeGetVersion DriverGetVersion StreamGetDevice DeviceGetAttribute"
 ).split()
-_FILE_TAIL = (
+_FILE_TAIL = (  # noqa: SIM905
     "DriverOpen UseCount HandleRegister HandleDeregister BufRegister BufDeregister Read Write ReadAsync WriteAsync "
     "StreamRegister StreamDeregister BatchIOSetUp BatchIOSubmit BatchIOGetStatus BatchIOCancel BatchIODestroy "
     "DriverGetProperties DriverSetPollMode DriverSetMaxDirectIOSize DriverSetMaxCacheSize DriverSetMaxPinnedMemSize "
