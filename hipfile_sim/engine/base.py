@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from hipfile_sim.engine.clock import CostModel, VirtualClock
 from hipfile_sim.engine.command import HELD, SLOW, Command, Lane, Marker
@@ -134,6 +134,11 @@ class Engine(ABC):
         raise EngineError("the threaded engine makes no choices and has no token; use the step engine to get one")
 
     # -- for subclasses ----------------------------------------------------------------------------------------------
+
+    @property
+    def host_functions(self) -> Mapping[int, Command]:
+        """Thread to the host function that it runs now: one live object, the same for the engine's life."""
+        return self._inside
 
     @property
     def in_host_function(self) -> bool:

@@ -198,6 +198,7 @@ def _before_exit() -> None:
     for control in _controls:
         control(_CLOSING)
     deadline = time.monotonic() + 0.5
+    time.sleep(0.002)  # threads that wait for the GIL now come in, and are counted
     while any(control(_IN_FLIGHT) > 0 for control in _controls) and time.monotonic() < deadline:
         time.sleep(0.001)
     finish()

@@ -39,9 +39,10 @@ def hipInit(machine: Machine) -> Function:
     hip, engine, slow = machine.hip, machine.engine, machine.hip.hipInit
     if not engine.threaded or not hip.device_count:
         return slow  # the schedule has a say; or the answer is an error
+    host_functions = engine.host_functions
 
     def call(flags: int) -> HipError:
-        if flags or engine.observers or hip.interpose_hook or hip.forked or engine.fatal or engine.in_host_function:
+        if flags or engine.observers or hip.interpose_hook or hip.forked or engine.fatal or host_functions:
             return slow(flags)
         return _SUCCESS
 

@@ -30,13 +30,14 @@ static hs_python py;
 static hs_conf conf;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static atomic_int starting;  /* somebody has made a first call */
+static atomic_int started;   /* and found out whether there is a Python */
 static int found;            /* py is filled */
 static int embedded;         /* this library started the interpreter */
 static PyObject *functions;  /* list: the bridge's function for each name of the table; the bridge may replace items */
 static int bind_failed;      /* the bridge could not be imported */
 static atomic_int gone;      /* the interpreter was finalised: for good, even if another is started later */
 static atomic_int closing;   /* it is about to be */
-static atomic_int in_flight; /* threads inside the model */
+static int in_flight;        /* threads inside the model; the GIL guards it */
 static pthread_t closer;
 
 /* A C thread gets a thread state once, not at each call: a call costs 0.2 us then instead of 10, and Python's own
@@ -123,7 +124,7 @@ static void after_fork_parent(void) {
     py.PyGILState_Release(fork_gil);
 }
 static void after_fork_child(void) {
-    atomic_store(&in_flight, 0);
+    in_flight = 0;
     if (!fork_prepared) return;
     py.PyOS_AfterFork_Child();
     py.PyGILState_Release(fork_gil);
@@ -143,9 +144,8 @@ static void at_exit(void) {
     py.PyGILState_Release(gil);
 }
 
-static void start(void) {
-    atomic_store(&starting, 1);
-    if (!hs_find_python(&py, &conf)) return;
+static int start_python(void) {
+    if (!hs_find_python(&py, &conf)) return 0;
     if (!py.Py_IsInitialized()) {
         static wchar_t program[4096]; /* kept by Python */
         if (conf.program[0] && py.set_program_name && mbstowcs(program, conf.program, 4095) != (size_t)-1)
@@ -153,12 +153,18 @@ static void start(void) {
         py.Py_InitializeEx(0); /* 0: the C program's signal handlers stay */
         if (!py.Py_IsInitialized()) {
             fprintf(stderr, "hipfile-sim: the embedded Python did not start.\n");
-            return;
+            return 0;
         }
         embedded = 1;
         py.PyEval_SaveThread();
     }
-    found = 1;
+    return 1;
+}
+
+static void start(void) {
+    atomic_store(&starting, 1);
+    found = start_python();
+    atomic_store_explicit(&started, 1, memory_order_release);
 }
 
 static PyObject *import_bridge(void) { return py.PyImport_ImportModule("hipfile_sim.native.bridge"); }
@@ -198,7 +204,7 @@ HS_EXPORT int hipfile_sim_control(int operation) {
         atomic_store(&closing, 1);
         return 0;
     case CONTROL_IN_FLIGHT:
-        return atomic_load(&in_flight);
+        return in_flight;
     case CONTROL_EMBEDDED:
         return embedded;
     default:
@@ -294,6 +300,7 @@ static void note_error(const hs_symbol *symbol, int64_t value) {
 static int enter_and_invoke(const hs_symbol *symbol, const uint64_t *args, int64_t out[2]) {
     int how;
     int gil = py.PyGILState_Ensure();
+    in_flight++;
     if (!functions) bind();
     if (!functions) {
         how = HS_NO_PYTHON;
@@ -304,6 +311,7 @@ static int enter_and_invoke(const hs_symbol *symbol, const uint64_t *args, int64
         else if (symbol->answer == HS_CODE)
             self.last_error = UNKNOWN;
     }
+    in_flight--;
     py.PyGILState_Release(gil);
     return how;
 }
@@ -313,15 +321,13 @@ HS_EXPORT int hipfile_sim_call(const hs_symbol *symbol, const uint64_t *args, in
     int how = HS_NO_PYTHON;
     const void *outer = self.caller; /* a callback of ctypes can come back in */
     self.caller = caller;
-    pthread_once(&once, start);
+    if (!atomic_load_explicit(&started, memory_order_acquire)) pthread_once(&once, start);
     if (found) {
         how = HS_GONE;
-        atomic_fetch_add_explicit(&in_flight, 1, memory_order_relaxed);
         if (served()) {
             if (self.pin == UNPINNED) pin();
             how = enter_and_invoke(symbol, args, out);
         }
-        atomic_fetch_sub_explicit(&in_flight, 1, memory_order_relaxed);
     }
     self.caller = outer;
     errno = saved;
