@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -59,7 +58,7 @@ def command(
     Exit codes: the program's own (1 for an uncaught exception), 2 wrong usage, 4 the token does not fit.
     """
     from hipfile_sim.cli.isolated import Program
-    from hipfile_sim.cli.program import _guarded, _without_ours
+    from hipfile_sim.cli.program import _guarded
     from hipfile_sim.cli.run import _report
     from hipfile_sim.engine.errors import TokenMismatch
     from hipfile_sim.observe.trace import Trace
@@ -101,7 +100,7 @@ def command(
         _report(trace, trace_file, timeline)
     if not stopped:
         return code
-    frames = traceback.extract_tb(_without_ours(stopped[0].__traceback__))
-    where = f" (at {frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+    site = stopped[0].site
+    where = f" (at {site.filename}:{site.line})" if site is not None else ""
     click.echo(f"hipfile-sim: {stopped[0]}{where}", err=True)
     return NOT_REPEATABLE

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hipfile_sim.observe.observer import Site
+
 
 class EngineError(RuntimeError):
     """Base of everything that the engine raises."""
@@ -33,7 +38,11 @@ class TokenMismatch(EngineError):
     ----------
     step : int
         Number of the choice, counted from 0, at which it stopped fitting.
+    site : Site or None
+        Where the program was then.
     """
+
+    site: Site | None = None
 
     def __init__(self, step: int, expected: str, found: str) -> None:
         self.step = step

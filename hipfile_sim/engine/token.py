@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from hipfile_sim.engine.errors import TokenMismatch
 from hipfile_sim.engine.schedules import Point, Schedule
+from hipfile_sim.observe.observer import call_site
 
 PREFIX = "hs1-"
 
@@ -118,6 +119,7 @@ class TokenSchedule(Schedule):
         if options != len(point.options):
             expected = f"{options} options" if options else "the run to be over"
             self.mismatch = TokenMismatch(step, expected, found)
+            self.mismatch.site = call_site(2)
             raise self.mismatch
         self._next += 1
         return choice
