@@ -6,11 +6,13 @@ Source of the rules: code of the releases and their tests.
 from __future__ import annotations
 
 import errno
+import posix
 from typing import TYPE_CHECKING
 
 from hipfile_sim.driver.backends.base import HipFailure, Mover, select
 from hipfile_sim.driver.buffers import Refused, inspect
 from hipfile_sim.driver.codes import HipFileStatus, IOResult, OpError
+from hipfile_sim.hip.codes import HipError
 
 if TYPE_CHECKING:
     from hipfile_sim.driver.buffers import Buffer
@@ -38,7 +40,52 @@ def failed(status: HipFileStatus) -> IOResult:
 def transfer(
     driver: Driver, write: bool, handle: int, pointer: int, size: int, file_offset: int, buffer_offset: int
 ) -> IOResult:
-    """``hipFileRead`` and ``hipFileWrite``. Lookup order: driver, file, buffer. [sync.lookup-order]"""
+    """``hipFileRead`` and ``hipFileWrite``."""
+    if driver.profile.sync_codes == "errno":
+        return _through_errno(driver, write, handle, pointer, size, file_offset, buffer_offset)
+    return _transfer(driver, write, handle, pointer, size, file_offset, buffer_offset)
+
+
+def _through_errno(
+    driver: Driver, write: bool, handle: int, pointer: int, size: int, file_offset: int, buffer_offset: int
+) -> IOResult:
+    """As cuFile was observed: codes come through errno, nulls and offsets come first, no stream is waited for."""
+
+    def move(destination: int, source: int, length: int) -> HipError:
+        moved = driver.memory.copy(destination, source, length)
+        return HipError.hipSuccess if moved else HipError.hipErrorInvalidValue
+
+    if driver.state.use_count == 0 or pointer == 0:  # [sync.closed] [sync.null]
+        return CLOSED
+    if file_offset < 0:  # [sync.negative-offset]
+        return IOResult(-1, OpError.hipFileInvalidValue.value)
+    if buffer_offset < 0:
+        return IOResult(-1, OpError.hipFileInternalError.value)
+    file = driver.state.files.lookup(handle)
+    result = _transfer(driver, write, handle, pointer, size, file_offset, buffer_offset, move)
+    if result.count == -OpError.hipFileInvalidValue.value:  # [sync.range]
+        return IOResult(-1, (OpError.hipFileInvalidMappingRange if size else OpError.hipFileInternalError).value)
+    if result == IOResult(-1, errno.EBADF) and file is not None:  # [sync.error.errno]
+        access = file.flags & posix.O_ACCMODE
+        if write and access == posix.O_RDONLY:
+            return IOResult(-1, errno.EIO)
+        if not write and access == posix.O_WRONLY:
+            return IOResult(-1, OpError.hipFileInvalidFileOpenFlag.value)
+        return IOResult(-1, errno.EPERM)
+    return result if result.count >= -1 else IOResult(-1, -result.count)
+
+
+def _transfer(
+    driver: Driver,
+    write: bool,
+    handle: int,
+    pointer: int,
+    size: int,
+    file_offset: int,
+    buffer_offset: int,
+    mover: Mover | None = None,
+) -> IOResult:
+    """Lookup order: driver, file, buffer. [sync.lookup-order]"""
     state = driver.state
     user = object()
     with state.lock:
@@ -56,7 +103,7 @@ def transfer(
         if driver.profile.negative_offset == "early-einval" and (file_offset < 0 or buffer_offset < 0):
             return CLOSED  # [sync.negative-offset]
         device = driver.runtime.thread.device
-        return run(driver, write, file, buffer, size, file_offset, buffer_offset, device)
+        return run(driver, write, file, buffer, size, file_offset, buffer_offset, device, mover)
     except Refused as refused:
         return failed(refused.status)
     finally:

@@ -162,6 +162,9 @@ class Profile:
     # -- synchronous I/O
     backends: tuple[str, ...] = ("fallback", "fastpath")
     """Names in order; the first wins ties. [sync.backend.order]"""
+    sync_codes: Literal["negated", "errno"] = "negated"
+    """How sync I/O reports a code of the library: negated, or as errno beside -1; with ``errno`` its copies also order
+    with no stream. [error.sync.negative] [sync.fallback.memcpy-order]"""
     negative_offset: Literal["range-check", "early-einval"] = "range-check"
     """Where a negative offset of sync I/O is found: the backend's range check, or before selection (-1/EINVAL)."""
     sync_failover: bool = False

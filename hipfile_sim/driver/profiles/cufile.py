@@ -30,6 +30,7 @@ PROFILE = Profile(
     buffer_in_use="wait",
     backends=("fallback",),
     negative_offset="range-check",
+    sync_codes="errno",
     async_generation="cufile",
     async_bounce="none",
     async_range_check="run",
