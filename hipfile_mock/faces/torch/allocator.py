@@ -119,8 +119,7 @@ class DeviceAllocator:
             piece.free = False
             piece.requested = nbytes
             self.stats.taken(piece.size, nbytes, small)
-            if piece.used:
-                self.session.recycled(piece.base, piece.size, stream)
+            self.session.handed_out(piece.base, nbytes, stream)  # not what it is rounded up to: nobody writes that
             piece.used = True
             return piece
 

@@ -340,8 +340,8 @@ class Session:
 
     # -- memory ------------------------------------------------------------------------------------------------------
 
-    def recycled(self, base: int, size: int, stream: StreamState) -> None:
-        """Tell observers that the allocator hands memory out again, in the order of `stream`."""
+    def handed_out(self, base: int, size: int, stream: StreamState) -> None:
+        """Tell observers that the allocator hands memory out, with whatever is in it, in the order of `stream`."""
         if self.engine.observers:
             found = self.find_stream(stream)
             if found is not None:

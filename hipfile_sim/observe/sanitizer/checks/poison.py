@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from hipfile_sim.engine.command import MEM, Access
-from hipfile_sim.observe.observer import Site
+from hipfile_sim.engine.command import MEM, Access, Lane
+from hipfile_sim.observe.observer import Release, Site
 from hipfile_sim.observe.sanitizer.deeds import Deed
 from hipfile_sim.observe.sanitizer.family import Family
 from hipfile_sim.observe.sanitizer.findings import Place, declare
@@ -28,12 +28,36 @@ RUN = 16
 """Poison bytes in a row that are taken for poison, not for data."""
 LOOK = 1 << 16
 """Bytes that are looked at."""
+HELD = 1 << 10
+"""Bytes, spread evenly, that are remembered of memory of a pool."""
 
 
 class _Raw(NamedTuple):
     what: str
     site: Site | None
     fresh: bool
+    base: int = 0
+    held: bytes = b""
+    """What every `step`-th byte from `base` on was when a pool handed it out: pools do not poison."""
+    step: int = 1
+    since: tuple[tuple[Lane, int], ...] = ()
+    """What each stream had been given by then: such commands still read what the last owner left there."""
+
+    def concerns(self, deed: Deed) -> bool:
+        """Whether `deed` was asked for after the memory had become what it is."""
+        return not any(deed.lane is lane and deed.ticket <= ticket for lane, ticket in self.since)
+
+    def untouched(self, start: int, data: bytes, poison: int) -> bool:
+        """Whether `data`, which is at `start` now, was not written since, not even by code that nobody saw."""
+        if self.base:
+            first = -((self.base - start) // self.step)
+            now = data[self.base + first * self.step - start :: self.step]
+            return bool(now) and now == self.held[first : first + len(now)]
+        return bytes([poison]) * min(RUN, len(data)) in data or (self.fresh and not any(data))
+
+    def moved(self) -> _Raw:
+        """The same, of a copy."""
+        return _Raw(self.what, self.site, True) if self.base else self
 
 
 class Poison(Family):
@@ -44,18 +68,37 @@ class Poison(Family):
         self._raw: Ranges[_Raw] = Ranges()
 
     def allocated(self, block: Block, internal: bool) -> None:
-        if not internal and block.kind != "registered" and self._byte() is not None:
+        if self._users(block):
             tag = _Raw(f"{block.kind} block {block.id} was allocated and never written", block.site, True)
             self._raw.add(block.base, block.base + block.size, tag)
             self.core.watch_touched = True
 
     def freed(self, block: Block, internal: bool) -> None:
         self._raw.remove(block.base, block.base + block.size)
-        if not internal and block.kind != "registered" and self._byte() is not None:
+        if self._users(block):
             call = self.core.current_call()
             tag = _Raw(f"{block.kind} block {block.id} was freed", call.site if call else None, False)
             self._raw.add(block.base, block.base + block.size, tag)
             self.core.watch_touched = True
+
+    def released(self, release: Release) -> None:
+        """A pool hands memory out: with what the last owner left in it."""
+        if release.kind == "recycled" and release.lane is not None and self._byte() is not None:
+            step = -(-release.length // HELD)
+            try:
+                held = bytes(self.core.machine.memory.view(release.start, release.length)[::step])
+            except LookupError:
+                return  # no memory of the device
+            since = tuple((state.lane, state.lane.submitted) for state in self.core.lanes() if not state.lane.idle)
+            tag = _Raw(f"{release.what} was never written", release.site, False, release.start, held, step, since)
+            self._raw.add(release.start, release.start + release.length, tag)
+            self.core.watch_touched = True
+
+    def _users(self, block: Block) -> bool:
+        """Whether the program could store it to a file: memory of a caching allocator, too, but none of the library."""
+        call = self.core.current_call()
+        inside = call is not None and call.api == "hipfile"
+        return not inside and block.kind != "registered" and self._byte() is not None
 
     def _byte(self) -> int | None:
         machine = self.core.machine
@@ -74,11 +117,11 @@ class Poison(Family):
                 for low, high, tag in carried:
                     raw.add(start + low, start + high, tag)
             else:
-                found = raw.overlap(start, end)
+                found = [part for part in raw.overlap(start, end) if part[2].concerns(deed)]
                 if found and self._to_file(deed):
                     self._report(deed, found)
                 elif found and deed.kind == "copy":
-                    carried = [(low - start, high - start, tag) for low, high, tag in found]
+                    carried = [(low - start, high - start, tag.moved()) for low, high, tag in found]
         if not raw:
             self.core.watch_touched = False
 
@@ -94,7 +137,7 @@ class Poison(Family):
         for low, high, tag in found:
             length = min(high - low, LOOK)
             data = self.core.machine.memory.read(low, length)
-            if data is None or not (bytes([byte]) * min(RUN, length) in data or (tag.fresh and not any(data))):
+            if data is None or not tag.untouched(low, data, byte):
                 continue  # written by code that nobody saw
             place = deed.op.place() if deed.op is not None else deed.place("write")
             self.core.report(
