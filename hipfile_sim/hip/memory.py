@@ -41,7 +41,7 @@ class Block:
         Where it was allocated, when observed.
     """
 
-    __slots__ = ("base", "device", "flags", "freed", "id", "kind", "site", "size", "stale")
+    __slots__ = ("base", "device", "flags", "freed", "id", "kind", "site", "size")
 
     def __init__(self, id: int, base: int, size: int, kind: str, device: int, flags: int, site: Site | None) -> None:
         self.id = id
@@ -51,7 +51,6 @@ class Block:
         self.device = device
         self.flags = flags
         self.freed = False
-        self.stale = False
         self.site = site
 
     @property
@@ -86,6 +85,7 @@ class Memory:
         self._blocks: dict[int, Block] = {}
         self._dead: dict[int, Block] = {}
         self._dead_bases: list[int] = []
+        self._stale: list[tuple[int, int]] = []  # freed ranges that are not poisoned yet
         self._count = 0
         self._reserved: Reserved | None = None
         self.internal: set[int] = set()
@@ -132,7 +132,8 @@ class Memory:
             if block.size <= _POISON_AT_FREE:
                 self._fill(block.base, block.size)
             else:
-                block.stale = True  # filled when somebody looks: touching gigabytes for nobody would cost seconds
+                # filled where somebody looks: touching gigabytes for nobody would cost seconds
+                self._stale.append((block.base, block.end))
         self._dead[block.base] = block
         insort(self._dead_bases, block.base)
         self._arena(block.kind, block.device).give(block.base, self._span(block.size))
@@ -212,9 +213,8 @@ class Memory:
         block = self._blocks.get(pointer) or self.find(pointer)
         if block is None and dead_ok:
             block = self.find_freed(pointer)
-            if block is not None and block.stale:
-                block.stale = False
-                self._fill(block.base, block.size)
+            if block is not None and self._stale:
+                self._fill_stale(pointer, pointer + length)
         if block is None:
             raise HipMemoryError(f"{pointer:#x} is not emulated memory of this machine")
         if pointer + length > block.base + block.size:
@@ -322,7 +322,9 @@ class Memory:
             self.used[block.device] += size
 
     def _bury(self, base: int, span: int) -> None:
-        """Freed blocks in a range that is handed out again leave the records, poisoned."""
+        """Freed blocks in a range that is handed out again leave the records; the range is poisoned."""
+        if self._stale:
+            self._fill_stale(base, base + span)
         while True:
             index = bisect_right(self._dead_bases, base + span - 1) - 1
             if index < 0:
@@ -330,10 +332,20 @@ class Memory:
             block = self._dead[self._dead_bases[index]]
             if block.base + self._span(block.size) <= base:
                 return
-            if block.stale:
-                self._fill(block.base, block.size)
             del self._dead[block.base]
             del self._dead_bases[index]
+
+    def _fill_stale(self, start: int, end: int) -> None:
+        """Poison what is still to be poisoned between two addresses."""
+        left: list[tuple[int, int]] = []
+        for first, last in self._stale:
+            low, high = max(first, start), min(last, end)
+            if low >= high:
+                left.append((first, last))
+                continue
+            self._fill(low, high - low)
+            left += [part for part in ((first, low), (high, last)) if part[0] < part[1]]
+        self._stale = left
 
     def _fill(self, base: int, size: int) -> None:
         arena = self.arena_of(base)

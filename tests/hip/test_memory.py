@@ -339,3 +339,14 @@ def test_bad_settings_name_the_field(name):
 def test_bad_device_counts(devices):
     with pytest.raises(ValueError, match="devices is"):
         Machine(devices)
+
+
+def test_reusing_a_little_of_a_large_freed_block_poisons_a_little(machine):
+    hip = machine.hip
+    pointer = malloc(hip, 64 << 20)
+    hip.hipMemset(pointer, 1, 64 << 20)
+    hip.hipFree(pointer)
+    malloc(hip, 64)
+    arena = machine.memory.arena_of(pointer)
+    assert arena.view[pointer - arena.base + (32 << 20)] == 1  # nobody has looked there
+    assert set(machine.memory.view(malloc(hip, 8 << 20), 8 << 20)) == {0xDB}
