@@ -275,21 +275,26 @@ def test_the_oracle_compares_something() -> None:
 
 
 def brute(
-    history: list[tuple[int, int, bool, int, int]], start: int, end: int, write: bool, known: dict[int, int]
+    history: list[tuple[int, int, bool, int, int]],
+    knowledge: list[dict[int, int]],
+    start: int,
+    end: int,
+    write: bool,
+    known: dict[int, int],
 ) -> set[int]:
-    """Numbers of the earlier accesses that the last-write-and-reads-since rule holds against the new one."""
+    """Numbers of the earlier accesses that race with the new one: a write lets go of what is ordered before it."""
     racing: set[int] = set()
     for byte in range(start, end):
-        last = None
-        reads: dict[int, int] = {}
-        for number, (low, high, wrote, _, _) in enumerate(history):
+        held: dict[tuple[int, bool], int] = {}
+        for number, (low, high, wrote, actor, _) in enumerate(history):
             if low <= byte < high:
                 if wrote:
-                    last, reads = number, {}
-                else:
-                    reads[history[number][3]] = number
-        candidates = ([last] if last is not None else []) + (list(reads.values()) if write else [])
-        racing |= {number for number in candidates if known.get(history[number][3], -1) < history[number][4]}
+                    before = knowledge[number]
+                    held = {key: n for key, n in held.items() if before.get(key[0], -1) < history[n][4]}
+                held[actor, wrote] = number
+        for (actor, wrote), number in held.items():
+            if (wrote or write) and known.get(actor, -1) < history[number][4]:
+                racing.add(number)
     return racing
 
 
@@ -304,17 +309,19 @@ def brute(
 def test_shadow_agrees_with_a_list_of_bytes(steps: list[tuple[int, int, bool, int, int]]) -> None:
     shadow = Shadow[int]()
     history: list[tuple[int, int, bool, int, int]] = []
+    knowledge: list[dict[int, int]] = []
     for clock, (start, length, write, actor, heard) in enumerate(steps, 1):
         known = {other: heard for other in range(3) if other != actor}
         known[actor] = clock
         found = shadow.access(
             "mem", start, start + length, write, actor=actor, clock=clock, known=known, me=actor, info=len(history)
         )
-        assert {conflict.info for conflict in found} == brute(history, start, start + length, write, known)
+        assert {conflict.info for conflict in found} == brute(history, knowledge, start, start + length, write, known)
         for conflict in found:
             assert start <= conflict.start < conflict.end <= start + length
             assert conflict.write == history[conflict.info][2]
         history.append((start, start + length, write, actor, clock))
+        knowledge.append(known)
 
 
 def test_spaces_are_independent() -> None:

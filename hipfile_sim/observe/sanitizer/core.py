@@ -96,7 +96,7 @@ class Core(State):
 
     def submitted(self, command: Command) -> None:
         state = self._lanes.get(command.lane.index) or self.lane_state(command.lane)
-        actor = self.actor()
+        actor = self.actor() if self._functions or self._told else self._host
         self.hb.enqueue(actor, state.id, command.ticket)
         object = getattr(command, "op", None)
         if object is not None:
@@ -155,6 +155,11 @@ class Core(State):
         self.now = command.finish_time
         lane = command.lane
         state = self._lanes[lane.index]
+        object = getattr(command, "op", None)
+        if object is not None and not command.deps:
+            self.hb.step(state.id, command.ticket)
+            self._op_command(state, command, object)
+            return
         kind = command.kind
         at_once = not command.deps and not command.external and kind != "kernel"
         if at_once:
@@ -169,19 +174,28 @@ class Core(State):
         else:
             if kind == "kernel":
                 self._kernels.pop(current_thread(), None)
-            accesses = command.accesses()
-            object = getattr(command, "op", None)
-            op = self._ops.get(id(object)) if object is not None else None
-            if accesses:
-                self._touch(state, command, accesses, op)
-            if op is not None:
-                if kind in SLOT_KINDS:
-                    for hook in self._on_op_command:
-                        hook(op, command, accesses)
-                if op.last == command.ticket and not op.open:
-                    self._op_done(op)
+            if object is not None:
+                self._op_command(state, command, object)
+            else:
+                self._touch(state, command, command.accesses())
         if not at_once or kind == "wait_value":
             self.hb.finish(state.id)
+
+    def _op_command(self, state: LaneState, command: Command, object: Any) -> None:
+        """A command of a hipFile operation has run."""
+        op = self._ops.get(id(object))
+        accesses = command.accesses()
+        kind = command.kind
+        if accesses:
+            if kind == "bind" and len(accesses) == 3:
+                accesses = _joined(accesses)
+            self._touch(state, command, accesses, op)
+        if op is not None:
+            if kind in SLOT_KINDS:
+                for hook in self._on_op_command:
+                    hook(op, command, accesses)
+            if op.last == command.ticket and not op.open:
+                self._op_done(op)
 
     def _op_done(self, op: Operation) -> None:
         if not op.done:
@@ -191,22 +205,21 @@ class Core(State):
                 hook(op)
             op.object = None
 
-    def _touch(self, state: LaneState, command: Command, accesses: Sequence[Access], op: Operation | None) -> None:
-        deed = Deed(command.lane, command.ticket, command.kind, command.label, command.site, op)
-        hb = self.hb
+    def _touch(
+        self, state: LaneState, command: Command, accesses: Sequence[Access], op: Operation | None = None
+    ) -> None:
         number = state.id
-        known = hb.clocks(number)
-        me = number if hb.stream_order else -1
         ticket = command.ticket
-        bounce = op.object.bounce.pointer if op is not None and op.object.bounce is not None else 0
-        if len(accesses) == 3 and command.kind == "bind":
-            accesses = _joined(accesses)
+        deed = Deed(command.lane, ticket, command.kind, command.label, command.site, op)
+        known = self.hb.actors[number].clocks
+        me = number if self.hb.stream_order else -1
+        bounce = op.bounce if op is not None else -1
         if self._inner and (key := (command.lane.index, ticket)) in self._inner:
             self._inner.discard(key)  # a copy inside the library: its own host memory is nobody's business
             accesses = [access for access in accesses if self.names.find(access.start) is not None]
         shadow_access = self.shadow.access
         for space, start, length, write in accesses:
-            if start == bounce and bounce:
+            if start == bounce:
                 continue
             found = shadow_access(space, start, start + length, write, number, ticket, known, me, deed)
             if found:
@@ -279,9 +292,9 @@ class Core(State):
             return
         kernel = self._kernels.get(current_thread()) if self._kernels else None
         if kernel is not None:  # the Python that stands for a kernel is no host code
-            self._touch(self._lanes[kernel.lane.index], kernel, (access.access,), None)
+            self._touch(self._lanes[kernel.lane.index], kernel, (access.access,))
             return
-        function = self.running_function()
+        function = self.running_function() if self._functions else None
         if function is None:
             deed = Deed(None, 0, "host", access.what, access.site, None)
         else:
@@ -305,10 +318,10 @@ class Core(State):
 
     def _host_touch(self, access: Access, deed: Deed) -> None:
         space, start, length, write = access
-        actor = self.actor()
+        actor = self.actor() if self._functions or self._told else self._host
         hb = self.hb
         clock = hb.stamp(actor)
-        known = hb.clocks(actor)
+        known = hb.actors[actor].clocks
         found = self.shadow.access(space, start, start + length, write, actor, clock, known, actor, deed)
         if found:
             self._clash(found, deed, write, space)

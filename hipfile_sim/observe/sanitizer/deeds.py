@@ -57,7 +57,7 @@ class Deed:
 
     def place(self, role: str, detail: str = "") -> Place:
         """This end of a finding."""
-        return Place(role, str(self), self.site, detail)
+        return Place(role, str(self), self.site, detail, self.label or "")
 
 
 class Clash:

@@ -71,12 +71,15 @@ class Place:
         The user's line that did or submitted it.
     detail : str
         Which bytes, for example.
+    name : str
+        The user's name for it, such as a kernel's: places of different names are different.
     """
 
     role: str
     what: str
     site: Site | None
     detail: str = ""
+    name: str = ""
 
 
 @dataclass(slots=True, eq=False)
@@ -122,7 +125,7 @@ class Finding:
 
     def key(self) -> tuple[object, ...]:
         """Findings with the same key are one, seen again."""
-        return (self.id, *((place.role, place.site, place.what if place.site is None else "") for place in self.places))
+        return (self.id, *((p.role, p.site, p.name if p.site is not None else p.what) for p in self.places))
 
     def __str__(self) -> str:
         where = f" ({self.sites[0]})" if self.sites else ""

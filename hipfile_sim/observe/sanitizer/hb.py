@@ -123,19 +123,19 @@ class HappensBefore:
     True
     """
 
-    __slots__ = ("_actors", "_hosts", "_lanes", "_on", "stream_order")
+    __slots__ = ("_hosts", "_lanes", "_on", "actors", "stream_order")
 
     def __init__(self, dropped: Iterable[Edge] = ()) -> None:
         off = frozenset(dropped)
         self._on = tuple(edge not in off for edge in Edge)
         self.stream_order = self._on[Edge.STREAM_ORDER]
-        self._actors: list[_Actor] = []
+        self.actors: list[_Actor] = []
         self._hosts: dict[int, _Actor] = {}
         self._lanes: dict[int, _Lane] = {}
 
     def _add(self, actor: _Actor) -> int:
-        self._actors.append(actor)
-        return len(self._actors) - 1
+        self.actors.append(actor)
+        return len(self.actors) - 1
 
     def add_host(self) -> int:
         """A new host thread: its number."""
@@ -155,7 +155,7 @@ class HappensBefore:
 
     def stamp(self, host: int) -> int:
         """The clock for something that a host or function does now; whoever took a snapshot before does not know it."""
-        actor = self._actors[host]
+        actor = self.actors[host]
         if actor.released is not None:
             actor.released = None
             actor.clock += 1
@@ -163,7 +163,7 @@ class HappensBefore:
 
     def release(self, host: int) -> Snapshot:
         """What a host or function knows now, its own deeds included."""
-        actor = self._actors[host]
+        actor = self.actors[host]
         snapshot = actor.released
         if snapshot is None:
             snapshot = actor.released = Snapshot(host, actor.clock, actor.clocks)
@@ -172,7 +172,7 @@ class HappensBefore:
     def acquire(self, number: int, snapshot: Snapshot, edge: Edge) -> None:
         """Let an actor know what `snapshot` knew."""
         if self._on[edge]:
-            self._acquire(number, self._actors[number], snapshot)
+            self._acquire(number, self.actors[number], snapshot)
 
     def _acquire(self, number: int, actor: _Actor, snapshot: Snapshot) -> None:
         source = snapshot.actor
@@ -192,7 +192,7 @@ class HappensBefore:
 
     def enqueue(self, host: int, lane: int, ticket: int) -> None:
         """`host` submits command `ticket` of `lane`. Tickets of a lane come in order, from 1."""
-        snapshot = self._actors[host].released
+        snapshot = self.actors[host].released
         if snapshot is None:
             snapshot = self.release(host)
         self._lanes[lane].pending.append((ticket, snapshot))
@@ -204,11 +204,14 @@ class HappensBefore:
         for other, number, edge in after:
             if self._on[edge] and other != lane and actor.clocks.get(other, -1) < number:
                 self._acquire(lane, actor, self.at(other, number))
-        self._keep(actor)
+        if actor.versions[-1] is not actor.clocks:
+            self._keep(actor)
 
     def step(self, lane: int, ticket: int) -> None:
         """`start` and `finish` in one, for a command that waits for no other stream."""
-        self._keep(self._step(lane, ticket))
+        actor = self._step(lane, ticket)
+        if actor.versions[-1] is not actor.clocks:
+            self._keep(actor)
 
     def _step(self, lane: int, ticket: int) -> _Lane:
         actor = self._lanes[lane]
@@ -226,18 +229,18 @@ class HappensBefore:
 
     @staticmethod
     def _keep(actor: _Lane) -> None:
-        """Remember what the lane knows from this ticket on, if that is new."""
-        if actor.versions[-1] is not actor.clocks:
-            actor.tickets.append(actor.clock)
-            actor.versions.append(actor.clocks)
-            if len(actor.tickets) > HISTORY_LIMIT:
-                _thin(actor)
+        """Remember what the lane knows from this ticket on."""
+        actor.tickets.append(actor.clock)
+        actor.versions.append(actor.clocks)
+        if len(actor.tickets) > HISTORY_LIMIT:
+            _thin(actor)
 
     def finish(self, lane: int) -> None:
         """The running command of `lane` ended."""
         actor = self._lanes[lane]
         actor.active = False
-        self._keep(actor)
+        if actor.versions[-1] is not actor.clocks:
+            self._keep(actor)
 
     def begin_function(self, lane: int) -> int:
         """User code begins to run as the current command of `lane`: the actor that stands for it."""
@@ -246,7 +249,7 @@ class HappensBefore:
             actor.function = self._add(_Actor())
         number = actor.function
         if self._on[Edge.HOST_FUNCTION]:
-            self._acquire(number, self._actors[number], Snapshot(lane, actor.clock, actor.clocks))
+            self._acquire(number, self.actors[number], Snapshot(lane, actor.clock, actor.clocks))
         return number
 
     def end_function(self, lane: int) -> None:
@@ -258,7 +261,7 @@ class HappensBefore:
     def sync(self, host: int, lane: int, ticket: int, edge: Edge) -> None:
         """`host` learns that command `ticket` of `lane` is complete."""
         if self._on[edge]:
-            actor = self._actors[host]
+            actor = self.actors[host]
             if actor.clocks.get(lane, -1) < ticket:
                 self._acquire(host, actor, self.at(lane, ticket))
 
@@ -278,15 +281,15 @@ class HappensBefore:
         """Whether what `number` does next is ordered after the epoch ``(actor, clock)``."""
         if number == actor:
             return self.stream_order or number not in self._lanes
-        return self._actors[number].clocks.get(actor, -1) >= clock
+        return self.actors[number].clocks.get(actor, -1) >= clock
 
     def clocks(self, number: int) -> Clocks:
         """What an actor knows of the others."""
-        return self._actors[number].clocks
+        return self.actors[number].clocks
 
     def clock(self, number: int) -> int:
         """The clock of an actor."""
-        return self._actors[number].clock
+        return self.actors[number].clock
 
     def heard_since(self, lane: int, snapshot: Snapshot) -> bool:
         """Whether `lane` knows of user code, on a host or on a stream, that ran after `snapshot` was taken."""
@@ -302,7 +305,7 @@ class HappensBefore:
 
     def floor(self) -> dict[int, int]:
         """For each actor the clock that everybody who may still act knows: older deeds of it can race with nothing."""
-        floor = dict.fromkeys(range(len(self._actors)), NEVER)
+        floor = dict.fromkeys(range(len(self.actors)), NEVER)
 
         def lower(me: int, clocks: Clocks) -> None:
             for number in floor:
@@ -316,7 +319,7 @@ class HappensBefore:
             if lane.active:
                 lower(number, lane.clocks)
                 if lane.function >= 0:
-                    lower(lane.function, self._actors[lane.function].clocks)
+                    lower(lane.function, self.actors[lane.function].clocks)
             for _, snapshot in lane.pending:
                 if id(snapshot) not in seen:
                     seen.add(id(snapshot))

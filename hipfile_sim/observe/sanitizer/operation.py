@@ -58,6 +58,7 @@ class Operation:
 
     __slots__ = (
         "address",
+        "bounce",
         "bound",
         "done",
         "file",
@@ -101,6 +102,7 @@ class Operation:
         )
         self.values: tuple[int, ...] = (object.limit, object.file_offset, object.buffer_offset)
         self.bound = self.values
+        self.bounce: int = object.bounce.pointer if object.bounce is not None else -1
         self.flags = int(object.flags)
         self.address: int = object.buffer.base + object.buffer_offset
         self.registered_buffer = bool(object.buffer.registered)

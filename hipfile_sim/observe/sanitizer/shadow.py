@@ -1,7 +1,8 @@
 """Shadow memory: who touched which bytes last, by byte range, in any number of spaces.
 
-One cell stands for a range of bytes with the same history: the latest write and the reads since. Cells of a space do
-not overlap and are kept in order. Everything is an integer but `info`, which is handed back as it came.
+One cell stands for a range of bytes with the same history: the latest write, the reads since, and what is older but not
+ordered before that write. Cells of a space do not overlap and are kept in order. Everything is an integer but `info`,
+which is handed back as it came.
 """
 
 from __future__ import annotations
@@ -11,6 +12,10 @@ from collections.abc import Hashable, Iterator, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
 I = TypeVar("I")  # noqa: E741 - what a caller attaches to an access
+
+
+TILES = 4
+"""Cells that a write over all of them leaves apart: they are likely to be touched one by one again."""
 
 
 class Conflict(NamedTuple, Generic[I]):
@@ -32,6 +37,7 @@ class _Cell(Generic[I]):
         self.w_clock = -1
         self.w_info: I | None = None
         self.reads: dict[int, tuple[int, I]] | None = None
+        """Reads by actor; a write that raced with a later one under the complement of its actor."""
 
     def cut(self, at: int) -> _Cell[I]:
         """Keep the part below `at`, return the rest."""
@@ -130,22 +136,29 @@ class Shadow(Generic[I]):
         if index >= 0 and cells[index].start == start and cells[index].end == end:
             cell = cells[index]
             writer = cell.w_actor
-            if (write and cell.reads) or (writer != me and writer >= 0 and known.get(writer, -1) < cell.w_clock):
+            if cell.reads or (writer != me and writer >= 0 and known.get(writer, -1) < cell.w_clock):
                 _check(cell, write, known, me, found)
             if write:
+                cell.reads = _unordered(cell, known, me) if found else None
                 cell.w_actor, cell.w_clock, cell.w_info = actor, clock, info
-                cell.reads = None
             elif cell.reads is None:
                 cell.reads = {actor: (clock, info)}
             else:
                 cell.reads[actor] = (clock, info)
+            return found
+        low, high = held.span(start, end)
+        if write and 1 < high - low <= TILES and _tiled(cells, low, high, start, end):
+            for cell in cells[low:high]:
+                _check(cell, True, known, me, found)
+                cell.reads = _unordered(cell, known, me) if found else None
+                cell.w_actor, cell.w_clock, cell.w_info = actor, clock, info
             return found
         held.cut(start)
         held.cut(end)
         low, high = held.span(start, end)
         for cell in cells[low:high]:
             _check(cell, write, known, me, found)
-        if write:
+        if write and not found:
             fresh: _Cell[I] = _Cell(start, end)
             fresh.w_actor, fresh.w_clock, fresh.w_info = actor, clock, info
             starts[low:high] = [start]
@@ -161,7 +174,10 @@ class Shadow(Generic[I]):
         if at < end:
             covered.append(_Cell(at, end))
         for cell in covered:
-            if cell.reads is None:
+            if write:
+                cell.reads = _unordered(cell, known, me)
+                cell.w_actor, cell.w_clock, cell.w_info = actor, clock, info
+            elif cell.reads is None:
                 cell.reads = {actor: (clock, info)}
             else:
                 cell.reads[actor] = (clock, info)
@@ -178,8 +194,8 @@ class Shadow(Generic[I]):
             for cell in held.cells[low:high]:
                 if cell.w_info is not None:
                     yield cell.w_actor, cell.w_clock, cell.w_info, True
-                for actor, (clock, info) in (cell.reads or {}).items():
-                    yield actor, clock, info, False
+                for key, (clock, info) in (cell.reads or {}).items():
+                    yield (key, clock, info, False) if key >= 0 else (~key, clock, info, True)
 
     def forget(self, space: Hashable, start: int, end: int) -> None:
         """Those bytes begin a new life."""
@@ -199,7 +215,7 @@ class Shadow(Generic[I]):
                     cell.w_actor, cell.w_clock, cell.w_info = -1, -1, None
                 reads = cell.reads
                 if reads:
-                    reads = {actor: entry for actor, entry in reads.items() if entry[0] > floor.get(actor, -1)}
+                    reads = {key: entry for key, entry in reads.items() if entry[0] > floor.get(max(key, ~key), -1)}
                     cell.reads = reads or None
                 if cell.reads or cell.w_info is not None:
                     keep.append(cell)
@@ -214,15 +230,40 @@ class Shadow(Generic[I]):
         return sum(len(held.cells) for held in self._spaces.values())
 
 
+def _tiled(cells: list[_Cell[I]], low: int, high: int, start: int, end: int) -> bool:
+    """Whether cells `low` to `high` cover ``[start, end)`` exactly, without a gap."""
+    at = start
+    for cell in cells[low:high]:
+        if cell.start != at:
+            return False
+        at = cell.end
+    return at == end
+
+
 def _check(cell: _Cell[I], write: bool, known: Mapping[int, int], me: int, found: list[Conflict[I]]) -> None:
     actor = cell.w_actor
     if actor >= 0 and actor != me and known.get(actor, -1) < cell.w_clock:
         assert cell.w_info is not None
         _add(found, cell.w_info, True, cell)
-    if write and cell.reads:
-        for actor, (clock, info) in cell.reads.items():
-            if actor != me and known.get(actor, -1) < clock:
-                _add(found, info, False, cell)
+    if cell.reads:
+        for key, (clock, info) in cell.reads.items():
+            actor = max(key, ~key)
+            if (write or key < 0) and actor != me and known.get(actor, -1) < clock:
+                _add(found, info, key < 0, cell)
+
+
+def _unordered(cell: _Cell[I], known: Mapping[int, int], me: int) -> dict[int, tuple[int, I]] | None:
+    """What a racing write leaves behind: it may race with the next one, too."""
+    kept: dict[int, tuple[int, I]] = {}
+    for key, entry in (cell.reads or {}).items():
+        actor = max(key, ~key)
+        if actor != me and known.get(actor, -1) < entry[0]:
+            kept[key] = entry
+    writer = cell.w_actor
+    if writer >= 0 and writer != me and known.get(writer, -1) < cell.w_clock:
+        assert cell.w_info is not None
+        kept[~writer] = (cell.w_clock, cell.w_info)
+    return kept or None
 
 
 def _add(found: list[Conflict[I]], info: I, write: bool, cell: _Cell[I]) -> None:

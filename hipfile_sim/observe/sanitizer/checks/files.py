@@ -6,7 +6,7 @@ import posix
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from hipfile_sim.engine.command import MEM, Space
+from hipfile_sim.engine.command import Space
 from hipfile_sim.observe.observer import Call, HostAccess, Note
 from hipfile_sim.observe.sanitizer.deeds import Deed
 from hipfile_sim.observe.sanitizer.family import Family
@@ -158,7 +158,7 @@ class Files(Family):
             self._unsynced[op.file_space] = op
 
     def host_access(self, access: HostAccess, deed: Deed) -> None:
-        if access.access.space != MEM and access.what in ("fsync", "fdatasync"):
+        if self._unsynced and access.what in ("fsync", "fdatasync"):
             self._unsynced.pop(access.access.space, None)
 
     def _sync_write(self, call: Call) -> None:

@@ -230,7 +230,8 @@ class Host(Family):
 
     def host_access(self, access: HostAccess, deed: Deed) -> None:
         space, start, length, write = access.access
-        if space != MEM or not length:
+        first, last = self.core.names.device_span
+        if not first <= start < last or space != MEM or not length:
             return
         block = self.core.names.find_device(start)
         if block is not None and not self.core.machine.settings.host_visible:
