@@ -110,6 +110,23 @@ def test_c32_freeing_while_a_host_function_needs_this_thread(engine: str, free: 
     assert "deadlock" in ids(c), c.sanitizer.format("text")
 
 
+@ENGINES
+def test_c32_torch_gives_its_cache_back(engine: str) -> None:
+    with watched(engine=engine) as session:
+        import torch
+
+        session.engine.watchdog_s = 0.3
+        block, go = torch.ones(1024, device="cuda"), threading.Event()
+        torch.cuda.synchronize()
+        del block
+        stream = torch.cuda.Stream().cuda_stream
+        session.hip.hipLaunchHostFunc(stream, lambda _: go.wait(20))  # held
+        with pytest.raises(DeadlockError):
+            torch.cuda.empty_cache()  # freed
+        go.set()
+    reported(session, "deadlock", "# held", "# freed")
+
+
 def test_c32_freeing_while_the_stream_waits_for_a_value(tmp_path: Path) -> None:
     with c_program() as c:
         handle, block, stream, slots = c.file(slab(tmp_path)), c.buffer(4096), c.stream(), Slots(4096, 0, 0, 0)

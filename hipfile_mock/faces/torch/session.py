@@ -12,8 +12,10 @@ import torch
 from hipfile_mock.faces.torch.allocator import DeviceAllocator, Piece
 from hipfile_mock.faces.torch.dlpack import storage_bytes, tensor_at
 from hipfile_mock.faces.torch.pinned import HostAllocator
+from hipfile_sim.engine.errors import DeadlockError
 from hipfile_sim.hip.codes import HipError
 from hipfile_sim.hip.commands import Kernel
+from hipfile_sim.observe.observer import Call, call_site, current_thread
 
 if TYPE_CHECKING:
     from hipfile_sim.engine.command import Access
@@ -135,8 +137,25 @@ class Session:
             if code is not None and code != HipError.hipSuccess:
                 outputs = hip.CALLS[name].outputs
                 return (HipError(code), *outputs) if outputs else HipError(code)
-        with self.engine.lock:
-            return function.__wrapped__(hip, *args)
+        try:
+            with self.engine.lock:
+                return function.__wrapped__(hip, *args)
+        except DeadlockError as error:
+            self._stuck(name, args, error)
+            raise
+
+    def _stuck(self, name: str, args: tuple[Any, ...], error: DeadlockError) -> None:
+        """A program that hangs in such a call is told so as in one of its own."""
+        engine, hip = self.engine, self.hip
+        hip.call_count += 1
+        given = dict(zip(hip.CALLS[name].parameters, args, strict=False))
+        call = Call(hip.call_count, "hip", name, given, current_thread(), call_site(2), engine.clock.now)
+        with engine.lock:
+            for observer in engine.observers:
+                observer.call(call)
+            call.result, call.end_time = error, engine.clock.now
+            for observer in engine.observers:
+                observer.returned(call)
 
     # -- devices -----------------------------------------------------------------------------------------------------
 
