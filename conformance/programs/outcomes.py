@@ -87,9 +87,10 @@ def _touched(command: Command) -> list[Access]:
     op = getattr(command, "op", None)
     if op is not None:
         size = max(op.size, 1)
-        if command.kind in ("memcpy_kernel", "run_io"):
+        taken = "run_io" if op.write else "run_copy"  # the half of cuFile's operation that touches device memory
+        if command.kind in ("memcpy_kernel", taken):
             found.append(Access(MEM, op.buffer.base + op.buffer_offset, size, not op.write))
-        if command.kind in ("cpu_copy", "run_io"):
+        elif command.kind in ("cpu_copy", "run_io", "run_copy"):
             found.append(Access(("file", op.file.info.dev, op.file.info.ino), op.file_offset, size, op.write))
     return found
 
