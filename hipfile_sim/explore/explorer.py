@@ -181,6 +181,11 @@ def outcomes(body: Body, *, schedules: int | None = None, **options: Any) -> set
 def _machine_world(options: dict[str, Any]) -> World:
     from hipfile_sim.machine import Machine
 
+    if "schedule" in options:
+        raise TypeError("explore() has no keyword 'schedule': it chooses them itself; a token goes to strategy=")
+    if options.get("engine", "steps") != "steps":
+        raise ValueError(f"engine is {options['engine']!r}: only the steps engine has an order to choose")
+
     def world(schedule: Schedule) -> AbstractContextManager[Machine]:
         return Machine(**options, schedule=schedule)
 

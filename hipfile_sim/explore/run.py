@@ -151,11 +151,13 @@ def execute(
     """
     run = Run(ChoiceLog())
     failed = True
+    begun = False
     try:
         with world(schedule) as machine:
             if attach is not None:
                 attach(machine)
             kept: list[FrameType] = []
+            begun = True
             try:
                 run.result = _call(body, machine, kept)
                 machine.finish()
@@ -179,5 +181,7 @@ def execute(
         if error.code not in (None, 0):
             run.error = error
     except Exception as error:
+        if not begun:  # no fault of the program
+            raise
         run.error = error
     return run

@@ -358,6 +358,15 @@ def test_a_token_is_a_strategy():
     assert hipfile_sim.Machine(schedule=failure.token).engine.schedule.unused == len(failure.simplest.choices)
 
 
+def test_options_that_make_no_sense():
+    with pytest.raises(TypeError, match="a token goes to strategy="):
+        explore(racing, schedule="lazy")
+    with pytest.raises(ValueError, match="only the steps engine"):
+        explore(racing, engine="threads")
+    with pytest.raises(TypeError, match="nonsense"):
+        explore(racing, nonsense=1)
+
+
 def test_unknown_strategies_list_the_known_ones():
     with pytest.raises(ValueError, match="dpor, all, bounded, pct, random"):
         explore(racing, strategy="magic")
