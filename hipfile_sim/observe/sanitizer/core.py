@@ -63,7 +63,7 @@ class Core(State):
         stack.append(call)
         if len(stack) == 1:
             if call.name in ASYNC_CALLS:
-                self._before[call.seq] = self.hb.release(self.actor())
+                self._before[call.seq] = self.hb.actors[self.actor()].clocks
             for hook in self._on_call.get(call.name, ()):
                 hook(call)
 
@@ -121,8 +121,7 @@ class Core(State):
             return
         self.operations += 1
         after = self.hb.release(actor)
-        before = self._before.get(call.seq, after)
-        known = Snapshot(after.actor, after.clock, before.clocks)
+        known = Snapshot(after.actor, after.clock, self._before.get(call.seq, after.clocks))
         op = Operation(call, object, command.lane, state.id, command.ticket, known)
         self.names.name_file(op)
         self._ops[id(object)] = self._open[call.seq] = op

@@ -28,7 +28,7 @@ class Conflict(NamedTuple, Generic[I]):
 
 
 class _Cell(Generic[I]):
-    __slots__ = ("end", "reads", "start", "w_actor", "w_clock", "w_info")
+    __slots__ = ("end", "raced", "reads", "start", "w_actor", "w_clock", "w_info")
 
     def __init__(self, start: int, end: int) -> None:
         self.start = start
@@ -36,6 +36,8 @@ class _Cell(Generic[I]):
         self.w_actor = -1
         self.w_clock = -1
         self.w_info: I | None = None
+        self.raced = False
+        """`reads` may hold writes."""
         self.reads: dict[int, tuple[int, I]] | None = None
         """Reads by actor; a write that raced with a later one under the complement of its actor."""
 
@@ -45,6 +47,7 @@ class _Cell(Generic[I]):
         self.end = at
         rest.w_actor, rest.w_clock, rest.w_info = self.w_actor, self.w_clock, self.w_info
         rest.reads = dict(self.reads) if self.reads else None
+        rest.raced = self.raced
         return rest
 
 
@@ -136,7 +139,9 @@ class Shadow(Generic[I]):
         if index >= 0 and cells[index].start == start and cells[index].end == end:
             cell = cells[index]
             writer = cell.w_actor
-            if cell.reads or (writer != me and writer >= 0 and known.get(writer, -1) < cell.w_clock):
+            if (cell.reads and (write or cell.raced)) or (
+                writer != me and writer >= 0 and known.get(writer, -1) < cell.w_clock
+            ):
                 _check(cell, write, known, me, found)
             if write:
                 cell.reads = _unordered(cell, known, me) if found else None
@@ -263,6 +268,7 @@ def _unordered(cell: _Cell[I], known: Mapping[int, int], me: int) -> dict[int, t
     if writer >= 0 and writer != me and known.get(writer, -1) < cell.w_clock:
         assert cell.w_info is not None
         kept[~writer] = (cell.w_clock, cell.w_info)
+        cell.raced = True
     return kept or None
 
 

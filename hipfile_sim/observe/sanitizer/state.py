@@ -10,7 +10,7 @@ from hipfile_sim.observe.observer import Call, Observer, Site, current_thread
 from hipfile_sim.observe.sanitizer.deeds import Clash, Deed
 from hipfile_sim.observe.sanitizer.family import Family
 from hipfile_sim.observe.sanitizer.findings import Place
-from hipfile_sim.observe.sanitizer.hb import Edge, HappensBefore, Snapshot
+from hipfile_sim.observe.sanitizer.hb import Clocks, Edge, HappensBefore, Snapshot
 from hipfile_sim.observe.sanitizer.names import Names
 from hipfile_sim.observe.sanitizer.operation import LaneState, Operation, SlotIndex
 from hipfile_sim.observe.sanitizer.shadow import Shadow
@@ -58,7 +58,7 @@ class State(Observer):
         self._calls: dict[int, list[Call]] = {}
         self._ops: dict[int, Operation] = {}
         self._open: dict[int, Operation] = {}
-        self._before: dict[int, Snapshot] = {}
+        self._before: dict[int, Clocks] = {}
         self._functions: dict[int, int] = {}
         self._kernels: dict[int, Command] = {}
         self._inner: set[tuple[int, int]] = set()
