@@ -129,7 +129,10 @@ class Services:
             code = runtime.interpose(name, (stream.handle,))
             if code:
                 return HipError(code)
-        if self.engine.in_host_function and runtime.settings.host_function_calls == "refuse":  # [order.host-function]
+        engine = self.engine
+        if engine.in_host_function and (  # [order.host-function]
+            runtime.settings.host_function_calls == "refuse" or engine.in_kernel
+        ):
             return HipError.hipErrorNotPermitted
         return runtime.enqueue(stream, command)
 

@@ -142,12 +142,18 @@ class Engine(ABC):
 
     @property
     def in_host_function(self) -> bool:
-        """Whether the calling thread is running a host function."""
+        """Whether the calling thread is running a host function, or a kernel, which may do even less."""
         return bool(self._inside) and threading.get_ident() in self._inside
 
     @property
+    def in_kernel(self) -> bool:
+        """Whether the calling thread is running a kernel."""
+        inside = self._inside.get(threading.get_ident()) if self._inside else None
+        return inside is not None and not inside.external
+
+    @property
     def host_function(self) -> Command | None:
-        """The host function that the calling thread is running."""
+        """The host function or kernel that the calling thread is running."""
         return self._inside.get(threading.get_ident()) if self._inside else None
 
     def after_fork(self) -> None:
@@ -206,14 +212,14 @@ class Engine(ABC):
         )
         self.fatal.__cause__ = error
 
-    def _call_external(self, command: Command) -> None:
-        """Run user code on the calling thread, marked as a host function."""
+    def _call_user(self, command: Command) -> None:
+        """Run user code on the calling thread, marked as what it is."""
         thread = threading.get_ident()
         self._inside[thread] = command
         try:
             command.run()
         finally:
-            del self._inside[thread]
+            self._inside.pop(thread, None)  # a fork may have emptied it
 
     def _deadlock(self, what: str, targets: Sequence[Marker]) -> DeadlockError:
         return DeadlockError(what, wait_graph(self, what, targets))

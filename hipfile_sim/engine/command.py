@@ -136,6 +136,8 @@ class Command:
         Short name of the sort of work.
     external : bool
         It runs user code, so it runs on the host-function thread and may block for as long as it likes.
+    user_code : bool
+        `run` calls a function of the user, so it may raise anything and may call back into the runtime.
     on_host_thread : bool
         A host function, of the user or of a library: where the runtime has one thread for all, it waits its turn.
     conditional : bool
@@ -162,6 +164,7 @@ class Command:
 
     kind: ClassVar[str] = "command"
     external: ClassVar[bool] = False
+    user_code: ClassVar[bool] = False
     conditional: ClassVar[bool] = False
     on_host_thread: ClassVar[bool] = False
 

@@ -39,6 +39,7 @@ class HostFunctionThread:
         self._switches = -1
         self.current: Command | None = None
         self.returned = True
+        self.in_wait = 0
         self.error: BaseException | None = None
 
     @property
@@ -83,15 +84,16 @@ class HostFunctionThread:
         """Wait until the function has returned or is blocked. The engine's lock is held, and released meanwhile.
 
         Blocked means: the kernel says that the thread sleeps, and it has not been switched in for `STILL` looks. Only
-        that makes a run with a blocking host function repeatable.
+        that makes a run with a blocking host function repeatable. A function that waits in the engine itself
+        (`in_wait`) counts as blocked: it looks for others that settle, and they would look for it without an end.
         """
-        if self.returned:
+        if self.returned or self.in_wait:
             return
         if self._switches >= 0 and self._activity() == self._switches:
             return  # blocked before, and nothing has woken it
         still = 0
         seen = -1
-        while still < self.STILL and not self._has_returned():
+        while still < self.STILL and not self._has_returned() and not self._waits():
             self._changed.wait(self.POLL_S)
             activity = self._activity()
             still = still + 1 if activity >= 0 and activity == seen else 0
@@ -100,6 +102,9 @@ class HostFunctionThread:
 
     def _has_returned(self) -> bool:
         return self.returned  # a call, because the worker sets it while this thread sleeps
+
+    def _waits(self) -> bool:
+        return self.in_wait > 0
 
     def _activity(self) -> int:
         """How often the thread has given up its core, or -1 while it is not asleep."""

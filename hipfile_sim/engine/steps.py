@@ -120,6 +120,22 @@ class StepEngine(Engine):
                 self._step(self._active[options[choice].lane])
 
     def wait(self, targets: Sequence[Marker], what: str) -> None:
+        inside = self.host_function
+        if inside is None:
+            self._wait(targets, what)
+            return
+        with self.lock:  # a host function that waits is blocked: nobody is to wait for it to settle meanwhile
+            worker = self._workers.get(self._worker_key(inside.lane))
+            if worker is None:  # the machine is closed
+                return
+            worker.in_wait += 1
+            self.changed.notify_all()
+            try:
+                self._wait(targets, what)
+            finally:
+                worker.in_wait -= 1
+
+    def _wait(self, targets: Sequence[Marker], what: str) -> None:
         with self.lock:
             if self.fatal is not None:
                 raise self.fatal
@@ -353,9 +369,14 @@ class StepEngine(Engine):
                 self.tracker.began(command)
             return
         try:
-            command.run()
-        except Exception as error:
-            self._failed(command, error)
+            if command.user_code:
+                self._call_user(command)
+            else:
+                command.run()
+        except BaseException as error:
+            self._failed(command, error)  # Ctrl-C, too: half of the command has happened
+            if not isinstance(error, Exception):
+                raise
         finally:
             self._finish(lane, command, start + cost)
         if self.fatal is not None:
@@ -396,7 +417,7 @@ class StepEngine(Engine):
         key = self._worker_key(lane)
         worker = self._workers.get(key)
         if worker is None:
-            worker = self._workers[key] = HostFunctionThread(self._call_external, self.changed)
+            worker = self._workers[key] = HostFunctionThread(self._call_user, self.changed)
         return worker
 
     def retire(self, lane: Lane) -> None:

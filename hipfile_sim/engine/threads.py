@@ -216,9 +216,9 @@ class ThreadEngine(Engine):
     def _execute(self, command: Command) -> None:
         if command.on_host_thread and self.host_threads == "one":
             with self._host_mutex:
-                self._call_external(command) if command.external else command.run()
-        elif command.external:
-            self._call_external(command)
+                self._call_user(command) if command.user_code else command.run()
+        elif command.user_code:
+            self._call_user(command)
         else:
             command.run()
 

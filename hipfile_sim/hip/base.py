@@ -74,6 +74,7 @@ class RuntimeBase(Ending):
         self.interpose_hook: Interpose | None = None
         self.forked = False
         self.call_count = 0
+        self._signals: set[int] = set()  # bases of signal memory
         self._null: list[Stream | None] = [None] * devices
         self._blocking: list[dict[int, Stream]] = [{} for _ in range(devices)]
         self._stream_count = 0

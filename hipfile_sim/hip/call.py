@@ -100,12 +100,13 @@ def hip_call(
                     self._end(record, result, HipError(code), sets_error)
                     return result
             if engine.in_host_function and not in_host_function:
+                where = "kernel: it runs on the device" if engine.in_kernel else "host function"
                 self.tell(
                     "hostfn.hip-call",
-                    f"{name} inside a host function: HIP calls are not allowed there and can deadlock",
+                    f"{name} inside a {where}: HIP calls are not allowed there and can deadlock",
                     severity="error",
                 )
-                if self.settings.host_function_calls == "refuse":
+                if self.settings.host_function_calls == "refuse" or engine.in_kernel:
                     result = failure(HipError.hipErrorNotPermitted)
                     self._end(record, result, HipError.hipErrorNotPermitted, sets_error)
                     return result

@@ -53,7 +53,11 @@ class MemoryCalls(RuntimeBase):
         if flags not in EXT_MALLOC_FLAGS:
             return _INVALID, 0
         if EXT_MALLOC_FLAGS[flags] == "hipMallocSignalMemory":
-            return self._allocate(size, PINNED, flags) if size == 8 else (_INVALID, 0)
+            if size != 8:
+                return _INVALID, 0
+            code, base = self._allocate(size, PINNED, flags)
+            self._signals.add(base)
+            return code, base
         return self._allocate(size, DEVICE, flags)
 
     @hip_call(outputs=(0,))
@@ -85,12 +89,13 @@ class MemoryCalls(RuntimeBase):
 
     @hip_call(observes=True)
     def hipFree(self, pointer: int) -> HipError:
-        """Free device or managed memory. Waits for everything on its device first [hip.free.synchronises].
+        """Free device, signal or managed memory. Waits for all on its device first [hip.free.synchronises].
 
         NULL is success; a pointer that is not the base of such a block (freed before, interior, foreign) is
         hipErrorInvalidValue.
         """
-        return self._free(pointer, (DEVICE, MANAGED), "hipFree")
+        kinds = (DEVICE, MANAGED, PINNED) if pointer in self._signals else (DEVICE, MANAGED)
+        return self._free(pointer, kinds, "hipFree")
 
     @hip_call(observes=True)
     def hipHostFree(self, pointer: int) -> HipError:
@@ -106,6 +111,7 @@ class MemoryCalls(RuntimeBase):
         self.wait(self.device_lanes(block.device if block.kind == DEVICE else None), what)
         if block.freed:  # another thread was quicker while this one waited
             return _INVALID
+        self._signals.discard(pointer)
         self.memory.release(block)
         self._freed(block)
         return _OK

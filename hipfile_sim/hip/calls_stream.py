@@ -199,11 +199,13 @@ class StreamCalls(RuntimeBase):
         Returns
         -------
         HipError
-            hipErrorInvalidValue when a range is not inside one allocation.
+            hipErrorInvalidValue when a range is not inside one allocation, or `function` cannot be called.
         """
         found = self.lookup_stream(stream)
         if found is None:
             return _BAD_STREAM
+        if not callable(function):
+            return _INVALID
         for pointer, length in (*reads, *writes):
             block = self.memory.find(pointer)
             if length < 0 or (length and (block is None or pointer + length > block.end)):

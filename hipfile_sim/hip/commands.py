@@ -78,6 +78,7 @@ class HostFunction(Command):
     __slots__ = ("arguments", "function")
     kind: ClassVar[str] = "host"
     external: ClassVar[bool] = True
+    user_code: ClassVar[bool] = True
     on_host_thread: ClassVar[bool] = True
 
     def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
@@ -95,6 +96,7 @@ class Kernel(Command):
 
     __slots__ = ("_accesses", "function", "nbytes")
     kind: ClassVar[str] = "kernel"
+    user_code: ClassVar[bool] = True
 
     def __init__(
         self, function: Callable[[], Any], reads: Sequence[tuple[int, int]], writes: Sequence[tuple[int, int]]

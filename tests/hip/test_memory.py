@@ -176,6 +176,7 @@ def test_signal_memory(hip):
     hip.hipStreamWaitValue64(stream, word, 77, 1)
     assert hip.hipStreamSynchronize(stream) == 0
     assert ctypes.c_uint64.from_address(word).value == 77
+    assert (hip.hipFree(word), hip.hipFree(word)) == (0, INVALID)
 
 
 @pytest.mark.parametrize("pointer", WILD)
