@@ -109,6 +109,7 @@ def make_machine(
                 length=st.sampled_from([SIZE, 4 * KIB, 4 * SIZE]),
             )
             def register_buffer(self, number: int, offset: int, length: int) -> None:
+                offset = 0 if cufile else offset
                 self.do("register_buffer", number, offset, length)
 
             @precondition(lambda self: not cufile)
@@ -132,6 +133,7 @@ def make_machine(
             ) -> None:
                 if cufile:
                     size = min(size, SIZE - buffer_offset)
+                    size = size if write or file_offset + size <= SIZE else 0
                 self.do("sync", write, file, buffer, size, file_offset, buffer_offset)
 
             @precondition(lambda self: not cufile)

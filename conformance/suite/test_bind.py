@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from hipfile_conformance.kit import KIB, SENTINEL, Kit, Slots, pattern
 from hipfile_conformance.suite.registry import conformance
 
@@ -38,6 +40,11 @@ def observed(
     }:
         at = next((n for n, (a, b) in enumerate(zip(memory[start:], expected, strict=False)) if a != b), slots.done)
         late.add(f"wrong bytes from {at}: {memory[start + at : start + at + 8].hex()}")
+        if t.has("real"):  # do they come later?
+            time.sleep(0.05)
+            arrived = t.bytes(pointer, 64 * KIB)
+            places = [n for n in range(0, 64 * KIB, 4 * KIB) if set(arrived[n : n + 16]) != {0xAA}]
+            late.add(f"50 ms later {places}")
     return late
 
 

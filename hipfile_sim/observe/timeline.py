@@ -15,6 +15,7 @@ _MARKS = {
     "cpu_copy": "F",
     "fastpath_copy": "F",
     "run_io": "F",
+    "run_copy": "F",
     "copy": "c",
     "memcpy_kernel": "c",
     "kernel": "K",

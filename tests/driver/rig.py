@@ -48,7 +48,7 @@ class Slots:
 class Recorder(Observer):
     """Kinds of the commands of hipFile, in the order in which they were queued; and the notes."""
 
-    KINDS = ("bind", "cpu_copy", "memcpy_kernel", "advance", "cleanup", "run_io", "batch_io")
+    KINDS = ("bind", "cpu_copy", "memcpy_kernel", "advance", "cleanup", "run_io", "run_copy", "batch_io")
 
     def __init__(self) -> None:
         self.commands: list[Any] = []

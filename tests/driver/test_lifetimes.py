@@ -47,7 +47,7 @@ def test_a_handle_in_use_silently_stays(make_rig: Any, profile: str) -> None:
 def test_cufile_detaches_a_handle_at_once(make_rig: Any) -> None:
     op = InFlight(rig := make_rig("cufile"))
     rig.f.hipFileHandleDeregister(op.handle)
-    assert rig.f.hipFileRead(op.handle, op.pointer, 16, 0, 0) == IOResult(-5027)
+    assert rig.f.hipFileRead(op.handle, op.pointer, 16, 0, 0) == IOResult(-1, 5027)
     assert op.finish() == 4096
     assert rig.peek(op.pointer, 4096) == DATA
 

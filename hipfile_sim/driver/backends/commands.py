@@ -7,7 +7,7 @@ g1 read       [bind] cpu_copy memcpy_kernel cleanup
 g1 write      [bind] memcpy_kernel cpu_copy cleanup
 g2 read       [bind] N x (cpu_copy memcpy_kernel advance) cleanup
 g2 write      [bind] N x (memcpy_kernel cpu_copy advance) cleanup
-cufile        run_io cleanup
+cufile        run_io run_copy cleanup
 ============  ===========================================================================
 
 The bind is there unless all three values were captured at submit. [bind.none-when-all-fixed]
@@ -29,7 +29,7 @@ from hipfile_sim.driver.operations import (
     OpCommand,
 )
 from hipfile_sim.driver.streams import Bounce
-from hipfile_sim.driver.whole import RunIO
+from hipfile_sim.driver.whole import RunCopy, RunIO
 from hipfile_sim.hip.codes import HipError
 from hipfile_sim.observe.observer import call_site
 
@@ -73,7 +73,8 @@ def per_stream(op: AsyncOp) -> HipFileStatus:
 
 def whole(op: AsyncOp) -> HipFileStatus:
     """cuFile: everything happens when the stream gets there, with the slots as they are then."""
-    return enqueue(op, [RunIO(op)])
+    first = RunIO(op)
+    return enqueue(op, [first, RunCopy(op, first)])
 
 
 GENERATIONS: dict[str, Callable[[AsyncOp], HipFileStatus]] = {

@@ -53,6 +53,16 @@ ROWS: tuple[Row, ...] = (
         f"{_ASYNC} hipStreamWaitEvent",
     ),
     (
+        "order.shared-buffer",
+        "must",
+        "observed",
+        "Operations of two streams on different parts of one registered buffer do not disturb each other.",
+        "kept apart",
+        "bytes may mix",
+        _ASYNC,
+        "cuFile 1.15.1 in compatibility mode: one bounce buffer for a registered buffer; two registrations keep apart.",
+    ),
+    (
         "order.null-stream",
         "must",
         "inferred",

@@ -234,6 +234,15 @@ ROWS: tuple[Row, ...] = (
         SAME,
         _IO,
     ),
+    (
+        "sync.eof.rest",
+        "must",
+        "observed",
+        "What a read that meets the end of the file does to the rest of the range that was asked for.",
+        "untouched",
+        "overwritten",
+        "hipFileRead",
+    ),
     ("sync.eintr", "must", "test", "An interrupted transfer is repeated.", "repeated", SAME, _IO),
     (
         "sync.fallback.partial-error",
