@@ -345,6 +345,8 @@ def fake(profile: Any = None, **options: Any) -> Any:
         raise TypeError(
             f"fake() has no keyword {', '.join(sorted(map(repr, unknown)))}; it has {', '.join(sorted(_KEYWORDS))}"
         )
+    if hasattr(options.get("faults"), "attach"):
+        raise TypeError(f"faults={options['faults']!r} is one fault; give a list of them: faults=[...]")
     if inspect.isfunction(profile) or inspect.isclass(profile):
         return Fake(options)(profile)
     if profile is not None:

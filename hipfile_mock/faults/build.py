@@ -11,6 +11,14 @@ from hipfile_mock.faults.rule import Rule
 TRANSFERS = ("pread", "pwrite")
 FILE_OPERATIONS = (*TRANSFERS, "fdatasync", "open", "reopen", "inspect")
 RESULTS = ("read", "write")
+ACTIONS = {
+    **dict.fromkeys(TRANSFERS, "errno, eintr, partial, short, returns"),
+    **dict.fromkeys(("fdatasync", "open"), "errno, eintr"),
+    **dict.fromkeys(("reopen", "inspect"), "errno"),
+    **dict.fromkeys(RESULTS, "result, short_by"),
+    "command": "delay, stall",
+}
+"""What each operation has, for messages."""
 EOF = "eof"
 """Outcome of a transfer: nothing moves."""
 
@@ -35,7 +43,10 @@ class On:
 
     def _rule(self, what: str, allowed: bool, act: Callable[..., Any], **more: Any) -> Rule:
         if not allowed:
-            raise TypeError(f"{what!r} is not an action of {self._operation!r}; see hipfile_mock.faults for the table")
+            hint = ACTIONS.get(self._operation, "error, close_driver" if "hipFile" in self._operation else "error")
+            if self._operation in RESULTS:
+                hint += f"; the system call that it makes is 'p{self._operation}'"
+            raise TypeError(f"{what!r} is not an action of {self._operation!r}, which has {hint}")
         return Rule(self._operation, what=what, act=act, **{**more, **self._match})
 
     # -- files -------------------------------------------------------------------------------------------------------

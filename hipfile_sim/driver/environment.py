@@ -133,6 +133,10 @@ class Environment:
         stdout: TextIO | None = None,
         stderr: TextIO | None = None,
     ) -> None:
+        for name in VARIABLES:
+            text: object = "" if source is None else source.get(name, "")
+            if not isinstance(text, str):
+                raise TypeError(f"env[{name!r}] is {text!r}; variables are text, so write {str(text)!r}")
         self.profile = profile
         self._source = source
         self._stdout = stdout

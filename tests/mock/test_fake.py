@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import hipfile_mock
-from hipfile_mock import current, fake
+from hipfile_mock import current, fake, faults
 from hipfile_mock.fake import DEFAULTS
 from hipfile_sim.hip.settings import HipSettings
 from hipfile_sim.observe.observer import Observer
@@ -197,6 +197,13 @@ def test_a_worker_thread_sees_the_machine() -> None:
 
 
 # -- keywords --------------------------------------------------------------------------------------------
+
+
+def test_keywords_of_the_wrong_kind() -> None:
+    with pytest.raises(TypeError, match=r"is one fault; give a list of them"):
+        fake(faults=faults.on("pwrite").errno(5))
+    with pytest.raises(TypeError, match=r"HIPFILE_STATS_LEVEL.*is 2; variables are text, so write '2'"):
+        fake(env={"HIPFILE_STATS_LEVEL": 2}).__enter__()
 
 
 def test_unknown_keyword_lists_the_known_ones() -> None:

@@ -312,6 +312,8 @@ def test_bad_rules_name_the_value(make, message):
 
 
 def test_actions_that_an_operation_does_not_have():
+    with pytest.raises(TypeError, match="which has result, short_by; the system call that it makes is 'pwrite'"):
+        faults.on("write").errno(errno.EIO)
     with pytest.raises(TypeError, match="is not an action of 'hipMalloc'"):
         faults.on("hipMalloc").short(1)
     with pytest.raises(TypeError, match="is not an action of 'pread'"):
