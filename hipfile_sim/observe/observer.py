@@ -130,7 +130,7 @@ class Release:
 
 
 class Observer:
-    """Base class: override what you want to see. Every method runs under the machine's lock and must not call the API."""
+    """Base class: override what you want to see. Methods run under the machine's lock and must not call the API."""
 
     def attached(self, machine: Any) -> None:
         """The observer was added to `machine`."""
