@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from hipfile_conformance.expectations import Deviation, apply_expectations, load_expectations
-from hipfile_conformance.report import load_columns, write_report
+from hipfile_conformance.report import load_columns, validate, write_report
 from hipfile_conformance.results import Column, State, TestResult
 from hipfile_conformance.runner import Plan, run_conformance
 from hipfile_conformance.table import Table, build_table
@@ -176,12 +176,9 @@ def _finish(table: Table, report: Path | None) -> None:
             typer.echo(
                 f"{column.name}: {len(column.stale)} committed cells are stale (their clauses changed)", err=True
             )
-    for item in table.disagreements:
-        seen = f"{item.real} {item.observed}, {item.model} {item.model_observed}"
-        typer.echo(
-            f"disagreement: {item.clause} ({item.test}): {seen}",
-            err=True,
-        )
+    if table.disagreements:
+        clauses = len({item.clause for item in table.disagreements})
+        typer.echo(f"model and hardware disagree in {clauses} clauses; the report has them first", err=True)
     if report is not None:
         for path in write_report(table, report):
             typer.echo(f"wrote {path}")
@@ -201,6 +198,23 @@ def report_command(
                 known.tests += column.tests
                 known.stale = sorted(set(known.stale) | set(column.stale))
     _finish(build_table(list(joined.values()), mutants=_mutants()), into)
+
+
+@app.command(name="keep")
+def keep_command(
+    report: Annotated[Path, typer.Argument(help="report.json of a run on real hardware")],
+    name: Annotated[str, typer.Option(help="file name, such as cufile-h200-full")],
+) -> None:
+    """Keep the columns of real hardware with the suite, to be shown beside every later run."""
+    columns = [column for column in load_columns(report) if column.real]
+    if not columns:
+        raise typer.BadParameter(f"{report} has no column of real hardware")
+    data = build_table(columns).as_json()
+    data["made"] = json.loads(report.read_text())["made"]
+    validate(data)
+    path = COMMITTED / f"{name}.json"
+    path.write_text(json.dumps(data, separators=(",", ":"), ensure_ascii=False) + "\n", encoding="utf-8")
+    typer.echo(f"kept {', '.join(column.name for column in columns)} in {path}")
 
 
 @app.command(name="check")
