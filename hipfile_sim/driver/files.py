@@ -183,6 +183,13 @@ class RegisteredFile:
         except OSError:
             pass  # the number was closed behind our back; close() has nobody to report it to
 
+    def __del__(self) -> None:
+        """A machine that goes with files registered, as a process would, leaves no descriptors behind."""
+        if getattr(self, "owned_fd", -1) >= 0:
+            self._refs = 0
+            self._mapped = False
+            self._close_if_last()
+
     def __repr__(self) -> str:
         return f"<RegisteredFile {self.handle:#x} fd={self.client_fd} refs={self._refs}>"
 

@@ -317,3 +317,17 @@ def test_machines_go_with_their_runs(fails):
         gc.enable()
     assert found.runs == 24
     assert most <= 6
+
+
+def test_runs_leave_no_descriptors(file):
+    def body(machine):
+        fd = os.open(file, os.O_RDONLY)
+        machine.hipfile.hipFileDriverOpen()
+        assert not machine.hipfile.hipFileHandleRegister(FileDescr(1, fd))[0].err
+        os.close(fd)
+
+    explore(body, env={})
+    before = len(os.listdir("/proc/self/fd"))
+    explore(body, env={}, strategy="random", schedules=30)
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) <= before + 2
