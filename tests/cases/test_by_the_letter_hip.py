@@ -131,8 +131,7 @@ def test_c27_recorded_again_on_another_stream_with_torch() -> None:
 def test_c28_hipfile_operations_and_the_null_stream(
     tmp_path: Path, kind: int, null_first: bool, way: str, engine: str
 ) -> None:
-    if engine == "threads" and kind == NON_BLOCKING:
-        pytest.skip("no order, so nothing to assert")
+    by_luck = engine == "threads" and kind == NON_BLOCKING  # then only the report is certain
     with c_program(engine=engine) as c:
         path = slab(tmp_path)
         handle, block, other = c.file(path), c.buffer(4096), c.stream(kind)
@@ -146,14 +145,14 @@ def test_c28_hipfile_operations_and_the_null_stream(
             c.hip.launch(first, run, writes=[(block, 4096)], cost_ns=SLOW)
             c.hipfile.hipFileWriteAsync(handle, block, *slots.pointers, second)
             c.hip.hipDeviceSynchronize()
-            assert (path.read_bytes()[:4096] == b"\x77" * 4096) is (kind == BLOCKING)
+            assert by_luck or (path.read_bytes()[:4096] == b"\x77" * 4096) is (kind == BLOCKING)
         else:
             seen: list[bytes] = []
             c.machine.stall(first)
             c.hipfile.hipFileReadAsync(handle, block, *slots.pointers, first)
             c.hip.launch(second, lambda: seen.append(c.bytes_at(block, 4096)), reads=[(block, 4096)])
             c.hip.hipDeviceSynchronize()
-            assert (seen == [pattern(4096)]) is (kind == BLOCKING)
+            assert by_luck or (seen == [pattern(4096)]) is (kind == BLOCKING)
     assert ("race.read-write" in ids(c)) is (kind == NON_BLOCKING)
 
 
