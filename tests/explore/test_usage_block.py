@@ -18,6 +18,7 @@ def command(*args):
     )
 
 
+@pytest.mark.slow
 def test_the_explorer_prints_a_schedule_in_which_its_assertion_fails(tmp_path):
     pytest.importorskip("torch")
     (tmp_path / "chunks").write_bytes(bytes(range(256)) * 32)
