@@ -132,6 +132,7 @@ def make_machine(
                 self, write: bool, file: int, buffer: int, size: int, file_offset: int, buffer_offset: int
             ) -> None:
                 if cufile:
+                    file = file % 2 if write else file
                     size = min(size, SIZE - buffer_offset)
                     size = size if write or file_offset + size <= SIZE else 0
                 self.do("sync", write, file, buffer, size, file_offset, buffer_offset)
@@ -172,8 +173,7 @@ def make_machine(
                 changed = None if late is None else list(late)
                 if cufile:
                     values[0] = min(values[0], SIZE - values[2])
-                    if changed is not None:
-                        changed[0] = min(changed[0], SIZE - changed[2])
+                    changed, file = None, file % 2 if write else file
                 self.do("async", write, stream, file, buffer, values, changed)
 
             @rule(number=buffers, offset=offsets, value=st.integers(0, 255))

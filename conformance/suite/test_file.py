@@ -172,7 +172,7 @@ def test_unknown_handles(t: Kit) -> None:
 )
 def test_second_descriptor(t: Kit) -> None:
     t.open()
-    plain = t.file(flags=os.O_RDWR | os.O_APPEND)
+    plain = t.file(flags=os.O_RDWR | os.O_SYNC)
     t.files.clear()
     t.handle(plain)
     t.expect("file.inspect", t.files.count("inspect"), {"once": 1})
@@ -180,7 +180,7 @@ def test_second_descriptor(t: Kit) -> None:
     t.expect(
         "file.second.buffered", (fd, bool(flags & O_DIRECT)), {"buffered = caller's, unbuffered = own": (plain, True)}
     )
-    carried = (bool(flags & os.O_APPEND), flags & os.O_ACCMODE, bool(flags & os.O_CLOEXEC))
+    carried = (bool(flags & os.O_SYNC), flags & os.O_ACCMODE, bool(flags & os.O_CLOEXEC))
     t.expect("file.second.flags", carried, {"flags carried over, O_CLOEXEC": (True, os.O_RDWR, True)})
     t.files.clear()
     direct = t.file(flags=os.O_RDWR | O_DIRECT)

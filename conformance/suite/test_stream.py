@@ -172,6 +172,8 @@ def test_memory(t: Kit) -> None:
     after = pinned_bytes(t) - before
     answers = {"nothing": (False, 0), "a pinned buffer of the configured size, freed later": (True, 0)}
     t.expect("stream.memory.unregistered", (during, after), answers)
+    if t.profile.stream_in_use == "wait":
+        return  # the deregistration below would wait for the operation
     busy = Slots(4 * KIB)
     with t.held(stream):
         t.ok(t.read(handle, pointer, busy, stream))

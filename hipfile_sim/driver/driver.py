@@ -111,8 +111,13 @@ class Driver(Services):
     @public()
     def hipFileDriverClose(self) -> HipFileStatus:
         """Close it once; 5001 if it is not open. [life.close.counts]"""
+        drain = self.profile.last_close == "drain"
+        if drain and self.state.use_count == 1:  # [life.close.in-flight]
+            self.wait_for(list(self.monitor.active), "hipFileDriverClose")
         result = self.state.close()
         if result is SUCCESS and self.state.use_count == 0:
+            if drain:  # [life.close.streams-survive]
+                self.state.streams.entries.clear()
             self.batches.driver_closed()
         return result
 
@@ -263,10 +268,13 @@ class Driver(Services):
     @public()
     def hipFileStreamDeregister(self, stream: int) -> HipFileStatus:
         """Forget a stream, in use or not; 5022 if it is not registered. [stream.deregister.ok]"""
+        found = self.state.streams.entries.get(stream & U64)
         try:
             self.state.streams.deregister(stream & U64)
         except Refused as refused:
             return refused.status
+        if found is not None and self.profile.stream_in_use == "wait":  # [stream.deregister.in-flight]
+            self.wait_for(list(found.users), "hipFileStreamDeregister")
         return SUCCESS
 
     # -- batches -----------------------------------------------------------------------------------------------------

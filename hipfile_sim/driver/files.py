@@ -244,8 +244,12 @@ class FileMap:
             file = RegisteredFile(self.files, self.mounts, descr.fd)
         except OSError as error:  # [file.register.inspect] [error.funnel.emfile]
             full = error.errno in (errno.EMFILE, errno.ENFILE)
-            return status(self.profile.emfile if full else OpError.hipFileInternalError), 0
-        refusal = None if file.mount is None else self.profile.refused_mounts.get(file.mount.type)
+            return status(self.profile.emfile if full else self.profile.inspect_error), 0
+        refusal = self.profile.unknown_mount
+        if file.mount is not None:  # [file.register.mount-refused]
+            refusal = self.profile.refused_mounts.get(file.mount.type)
+        if file.flags & self.profile.refused_flags:  # [file.access.append]
+            refusal = OpError.hipFileInvalidFileOpenFlag
         if self.profile.register_init == "after-inspect":
             implicit_init()  # [life.init.handle-register]
         if refusal is None:

@@ -53,12 +53,17 @@ def submit(
     with state.lock:
         if state.use_count == 0:  # [submit.closed] whatever the arguments; and the driver is open from now on
             state.use_count = 1
-            return INVALID
+            return _refuse(driver, bytes_p)
         if not (pointer and size_p and file_offset_p and buffer_offset_p and bytes_p):  # [submit.null-pointer]
-            return INVALID
+            return _refuse(driver, bytes_p)
         file = state.files.hold(handle)
         if file is None:  # [submit.file-unknown]
-            return UNKNOWN_FILE
+            if driver.profile.unknown_file == "refuse":
+                return UNKNOWN_FILE
+            if not handle:
+                return _refuse(driver, bytes_p)
+            driver.hostmem.write_i64(bytes_p, -UNKNOWN_FILE.err)
+            return SUCCESS
         op.file = file
         buffer = state.buffers.entries.get(pointer)
         if buffer is not None:
@@ -108,6 +113,14 @@ def submit(
     finally:
         if not queued:  # a refused or empty operation drops what it held
             driver.monitor.drop(op)
+
+
+def _refuse(driver: Driver, bytes_p: int) -> HipFileStatus:
+    """Refuse a call for what it was given; some publish that, too. [submit.untouched]"""
+    value = driver.profile.refused_result
+    if value is not None and bytes_p:
+        driver.hostmem.write_i64(bytes_p, value)
+    return INVALID
 
 
 def _check(driver: Driver, op: AsyncOp) -> tuple[HipFileStatus, Backend | None]:

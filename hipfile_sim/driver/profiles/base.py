@@ -150,6 +150,15 @@ class Profile:
     # -- files
     emfile: OpError = OpError.hipFileInternalError
     """Code for EMFILE and ENFILE, anywhere. [error.funnel.emfile]"""
+    last_close: Literal["drop", "drain"] = "drop"
+    """The last close leaves operations in flight and streams alone, or waits for the operations and forgets streams.
+    [life.close.in-flight] [life.close.streams-survive]"""
+    inspect_error: OpError = OpError.hipFileInternalError
+    """Code for a descriptor that cannot be inspected or opened again. [file.register.inspect]"""
+    unknown_mount: OpError | None = None
+    """Code for a file whose mount is not found; None: it registers. [file.mount.unknown]"""
+    refused_flags: int = 0
+    """Status flags of a descriptor that registration refuses with InvalidFileOpenFlag. [file.access.append]"""
     refused_mounts: Mapping[str, OpError] = field(default_factory=_nothing)
     """Mount types that registration refuses, and with what. [file.register.mount-refused]"""
     file_in_use: Literal["keep", "detach"] = "keep"
@@ -158,6 +167,8 @@ class Profile:
     # -- buffers
     buffer_in_use: Literal["refuse", "wait"] = "refuse"
     """Buffer deregistered in flight: InternalError at once, or wait for the operations."""
+    stream_in_use: Literal["leave", "wait"] = "leave"
+    """Stream deregistered in flight: gone at once, or wait for the operations. [stream.deregister.in-flight]"""
 
     # -- synchronous I/O
     backends: tuple[str, ...] = ("fallback", "fastpath")
@@ -186,6 +197,10 @@ class Profile:
     async_range_codes: Mapping[str, int] = field(default_factory=_nothing)
     """With ``run``: published value by cause: ``size``, ``buffer_offset_high``, ``file_offset``, ``file_offset_fixed``,
     ``buffer_offset``."""
+    refused_result: int | None = None
+    """What a call refused for null pointers publishes; None: the slot is left alone. [submit.untouched]"""
+    unknown_file: Literal["refuse", "publish"] = "refuse"
+    """An unknown handle is refused at submit, or published as the result of an accepted call. [submit.file-unknown]"""
     async_device_check: bool = True
     """Buffer's GPU must be the stream's. [submit.device]"""
     fixed_flags: Literal["captured", "promise"] = "captured"

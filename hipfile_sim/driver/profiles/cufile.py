@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posix
 from types import MappingProxyType
 
 from hipfile_sim.driver.codes import OpError
@@ -25,9 +26,16 @@ PROFILE = Profile(
     variables=(),
     open_from_library_load=False,
     register_init="first",
+    last_close="drain",
+    inspect_error=OpError.hipFileInvalidValue,
+    unknown_mount=OpError.hipFileHandleNotRegistered,
+    refused_flags=posix.O_APPEND,
     refused_mounts=MappingProxyType({"tmpfs": OpError.hipFileHandleNotRegistered}),
     file_in_use="detach",
     buffer_in_use="wait",
+    stream_in_use="wait",
+    refused_result=-22,
+    unknown_file="publish",
     backends=("fallback",),
     negative_offset="range-check",
     sync_codes="errno",
