@@ -56,6 +56,7 @@ def test_every_function_with_wild_integers(make_rig: Any, profile: str) -> None:
         assert error(rig.f.hipFileHandleRegister(FileDescr(value, value, value, value))) != "Success"
         assert error(rig.f.hipFileHandleRegister(FileDescr(1, value))) in (
             "InternalError",
+            "InvalidValue",
             "HandleNotRegistered",
             "Success",
         )
