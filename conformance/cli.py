@@ -209,6 +209,9 @@ def keep_command(
     columns = [column for column in load_columns(report) if column.real]
     if not columns:
         raise typer.BadParameter(f"{report} has no column of real hardware")
+    for column in columns:  # as far as what is expected has changed since
+        for line in apply_expectations(column, load_expectations(column.target)):
+            typer.echo(line, err=True)
     data = build_table(columns).as_json()
     data["made"] = json.loads(report.read_text())["made"]
     validate(data)

@@ -119,3 +119,18 @@ def test_model_and_hardware_disagree() -> None:
     assert (item.clause, item.observed, item.model_observed) == ("stream.null", [2], [1])
     assert [row.clause.id for row in table.rows if row.disagrees] == ["stream.null"]
     assert build_table([made(State.PASS), made(State.PASS, real=True)]).disagreements == []
+
+
+def test_committed_results_fit_the_schema_and_say_what_ran() -> None:
+    import hipfile_conformance
+
+    folder = Path(hipfile_conformance.__file__).parent / "results"
+    files = sorted(folder.glob("*.json"))
+    assert files, "results of real hardware belong into the repository"
+    for path in files:
+        pytest.importorskip("jsonschema")
+        assert validate(json.loads(path.read_text()))
+        for column in load_columns(path):
+            assert column.real
+            assert {"date", "system", "file system", "device", "libraries"} <= column.facts.keys()
+            assert not column.stale, f"{path.name}: measure again: {column.stale}"
