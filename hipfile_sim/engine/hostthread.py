@@ -55,8 +55,15 @@ class HostFunctionThread:
         self._switches = -1
         self._inbox.append(command)
         if self._thread is None:
-            self._thread = threading.Thread(target=self._loop, name="hipfile-sim host functions", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._loop, name="hipfile-sim host functions", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:  # the process may have no more threads
+                self._inbox.clear()
+                self.error = error
+                self.returned = True
+                return
+            self._thread = thread
         self._wake.release()
 
     def stop(self) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from hipfile_sim.engine.base import Engine
 from hipfile_sim.engine.clock import CostModel, VirtualClock
 from hipfile_sim.engine.command import HELD, SLOW, Command, Lane, Marker
+from hipfile_sim.engine.errors import EngineError
 
 
 class RealClock(VirtualClock):
@@ -73,6 +74,7 @@ class ThreadEngine(Engine):
         with self.lock:
             if self.closed:
                 return lane.submitted
+            self._staff(lane)
             ticket = self._enqueue(lane, command, deps)
             self._wake(lane)
             return ticket
@@ -83,20 +85,31 @@ class ThreadEngine(Engine):
             return
         with self.lock:
             if not self.closed:
+                self._staff(lane)
                 self._enqueue_all(lane, commands, deps)
                 self._wake(lane)
 
+    def _staff(self, lane: Lane) -> None:
+        """Give `lane` its thread before it gets work."""
+        if lane.index in self._workers:
+            return
+        worker = _Worker(self.lock)
+        thread = threading.Thread(target=self._loop, args=(lane, worker), name=f"hipfile-sim {lane.name}", daemon=True)
+        thread.hipfile_sim = True  # type: ignore[attr-defined]
+        try:
+            thread.start()
+        except RuntimeError as error:
+            raise EngineError(
+                f"{lane.name} gets no thread: {error}. Each stream of the threaded engine has one: use fewer streams, "
+                "raise the limits of the process (ulimit -u, ulimit -v), or use the step engine"
+            ) from None
+        worker.thread = thread
+        self._workers[lane.index] = worker
+
     def _wake(self, lane: Lane) -> None:
         """`lane` has work for its thread."""
-        worker = self._workers.get(lane.index)
-        if worker is None:
-            worker = self._workers[lane.index] = _Worker(self.lock)
-            worker.thread = threading.Thread(
-                target=self._loop, args=(lane, worker), name=f"hipfile-sim {lane.name}", daemon=True
-            )
-            worker.thread.hipfile_sim = True  # type: ignore[attr-defined]
-            worker.thread.start()
-        elif worker.sleeping:
+        worker = self._workers[lane.index]
+        if worker.sleeping:
             worker.condition.notify()
 
     def host_point(self, what: str, *, before: bool = False) -> None:

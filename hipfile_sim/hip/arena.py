@@ -134,8 +134,16 @@ class Reserved:
     STRIDE = 64
 
     def __init__(self, size: int = 1 << 32) -> None:
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE
+        while True:
+            try:
+                self.base = _map(size, _PROT_NONE, flags, -1)
+                break
+            except OSError:  # the process may not have that much address space (ulimit -v)
+                if size <= 1 << 16:
+                    raise
+                size //= 4
         self.size = size
-        self.base = _map(size, _PROT_NONE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE, -1)
         self._next = self.STRIDE
 
     def take(self) -> int:

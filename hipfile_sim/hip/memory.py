@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import errno
+import warnings
 from bisect import bisect_right, insort
 
 from hipfile_sim.hip import hostmem
@@ -101,8 +103,17 @@ class Memory:
                 return None
         elif self.pinned_used + size > settings.pinned_memory:
             return None
-        arena = self._arena(kind, device)
         span = self._span(size)
+        try:
+            arena = self._arena(kind, device, span)
+        except OSError as error:  # the process itself has no descriptor or no address space left
+            warnings.warn(
+                f"{size} bytes of emulated {kind} memory cannot be had: {error}. Raise the limit (ulimit -v, ulimit "
+                "-n), or emulate less memory (HipSettings.device_memory, pinned_memory)",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+            return None
         taken = arena.take(span)
         if taken is None:
             return None
@@ -286,17 +297,18 @@ class Memory:
         except HipMemoryError:
             return None
 
-    def _arena(self, kind: str, device: int) -> Arena:
+    def _arena(self, kind: str, device: int, least: int = PAGE) -> Arena:
+        """The arena of a sort of memory, made at first use with room for `least` bytes at least."""
         settings = self.settings
         if kind == DEVICE:
             arena = self._device_arenas[device]
             if arena is None:
-                arena = self._device_arenas[device] = Arena(_arena_size(settings.device_memory), settings.host_visible)
+                arena = self._device_arenas[device] = _new_arena(settings.device_memory, settings.host_visible, least)
         else:
             arena = self._host_arena
             if arena is None:
                 budget = settings.pinned_memory + settings.device_memory * len(self.used)
-                arena = self._host_arena = Arena(_arena_size(budget), True)
+                arena = self._host_arena = _new_arena(budget, True, least)
         return arena
 
     def _span(self, size: int) -> int:
@@ -353,9 +365,20 @@ class Memory:
             ctypes.memset(base + arena.offset, self.settings.poison, size)
 
 
-def _arena_size(budget: int) -> int:
-    """Twice the budget, so that gaps and guard pages never run out before the budget does."""
-    return max(2 * budget, 1 << 30) // PAGE * PAGE
+def _new_arena(budget: int, host_visible: bool, least: int) -> Arena:
+    """Twice the budget, so that gaps and guard pages never run out before the budget does.
+
+    Where the process may not have that much address space (``ulimit -v``), less will do, down to `least` bytes.
+    """
+    size = max(2 * budget, 1 << 30) // PAGE * PAGE
+    while True:
+        try:
+            return Arena(size, host_visible)
+        except (OSError, OverflowError) as error:
+            full = isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)
+            if full or size // 4 < least:
+                raise OSError(*error.args) from None
+        size = size // 4 // PAGE * PAGE
 
 
 def _address(view: memoryview) -> int:
