@@ -177,7 +177,48 @@ def test_a_race_fails_the_test_itself_in_strict_mode(run):
 """
     )
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*race.write-write*"])
+    result.stdout.fnmatch_lines(["*race.write-write*", "FAILED * - error race.write-write: *"])
+    result.stdout.no_fnmatch_line("*pluggy*")
+
+
+EARLY = """
+        import os
+
+        def test_early(hipfile_fake, tmp_path):
+            import hipfile
+            (tmp_path / "f").write_bytes(b"x" * 4096)
+            pointer, stream = hipfile_fake.hip.hipMalloc(4096)[1], hipfile_fake.hip.hipStreamCreate()[1]
+            with hipfile.Buffer(pointer, 4096, 0) as buffer, hipfile.FileHandle(str(tmp_path / "f"), os.O_RDONLY) as file:
+                io = file.read_async(buffer, 4096, 0, 0, stream)
+                read = io.bytes_done
+                %s
+                hipfile_fake.hip.hipStreamSynchronize(stream)
+"""
+
+
+def test_what_fails_by_itself_is_shown_with_what_the_sanitizer_knows(run):
+    result = run(EARLY % "assert read == 4096", "--hipfile-schedule=lazy")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*assert 0 == 4096", "*hipfile sanitizer*", "error result.early-read: *"])
+
+
+def test_an_error_of_the_sanitizer_is_shown_without_the_way_to_it(run):
+    result = run(EARLY % "assert read >= 0")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["E   error result.early-read: *", "*FAILED * - error result.early-read: bytes_done *"])
+    assert "hipfile_mock/" not in result.stdout.str()
+
+
+@pytest.mark.parametrize("line", ["import hipfile", "from hip import hip"])
+def test_a_module_that_imports_the_doubles_at_its_top_is_told_what_to_do(pytester, line):
+    pytester.makepyfile(f"{line}\ndef test_it(hipfile_fake): pass")
+    options = ("-p", "no:cacheprovider")
+    result = pytester.runpytest_subprocess(*options)
+    if result.ret == pytest.ExitCode.OK:
+        pytest.skip(f"{line!r}: the real package is installed")
+    result.stdout.fnmatch_lines(["*hipfile_mock.install()"])
+    pytester.makeconftest("import hipfile_mock\nhipfile_mock.install()")
+    pytester.runpytest_subprocess(*options).assert_outcomes(passed=1)
 
 
 def test_what_is_left_over_is_an_error_of_the_teardown(run, tmp_path):
@@ -209,7 +250,8 @@ def test_a_fault_that_never_fired_is_an_error(run):
         """
     )
     result.assert_outcomes(passed=1, errors=1)
-    result.stdout.fnmatch_lines(["*errno ENOSPC on pwrite* never fired"])
+    result.stdout.fnmatch_lines(["E   *errno ENOSPC on pwrite* never fired"])
+    result.stdout.no_fnmatch_line("*contextlib*")
 
 
 def test_exploring_finds_the_schedule_that_breaks_a_test(pytester, run):
@@ -225,7 +267,8 @@ def test_exploring_finds_the_schedule_that_breaks_a_test(pytester, run):
     )
     result = run(source, "--hipfile-schedules=50")
     result.assert_outcomes(failed=1)
-    (line,) = re.findall(r"pytest (\S+) --hipfile-replay (\S+)", result.stdout.str())[-1:]
+    (line,) = re.findall(r"pytest (\S+) --hipfile-replay (\S+)", result.stdout.str())
+    result.stdout.fnmatch_lines(["*hipfile schedules*", "*::test_race: *"])
     pytester.runpytest_subprocess(line[0], "--hipfile-replay", line[1]).assert_outcomes(failed=1)
 
 
@@ -245,6 +288,8 @@ def test_exploring_passes_what_is_right_and_says_what_was_covered(run, tmp_path)
     result.assert_outcomes(passed=1)
     properties = {p.get("name"): p.get("value") for p in ElementTree.parse(xml).iter("property")}
     assert re.match(r"all [\d,]+ orders, \d+ after reduction", properties["hipfile_schedules"])
+    assert "hipfile_token" not in properties  # of a machine on which nothing ran
+    result.stdout.fnmatch_lines(["*::test_either: all * orders, * after reduction"])
 
 
 def test_traces(pytester, run):
