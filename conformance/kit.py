@@ -17,7 +17,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hipfile_conformance.pieces import D2D, D2H, DEFAULT, H2D, KIB, MIB, SENTINEL, Slots, code_text, io_text, pattern
+from hipfile_conformance.pieces import (
+    D2D,
+    D2H,
+    DEFAULT,
+    GONE,
+    H2D,
+    KIB,
+    MADE,
+    MIB,
+    SENTINEL,
+    Slots,
+    code_text,
+    io_text,
+    pattern,
+)
 from hipfile_conformance.results import Check, State, answer
 from hipfile_conformance.targets.base import BatchEvent, Hold, HoldKind, IOResult, Status, Target
 from hipfile_sim.driver.clauses import get
@@ -52,24 +66,6 @@ class NotRun(Exception):
 
 class Blocked(Exception):
     """A call did not return although it should have."""
-
-
-_MADE = {
-    "hipFileHandleRegister": ("hipFileHandleDeregister", True),
-    "hipFileBufRegister": ("hipFileBufDeregister", False),
-    "hipFileStreamRegister": ("hipFileStreamDeregister", False),
-    "hipFileBatchIOSetUp": ("hipFileBatchIODestroy", True),
-    "hipMalloc": ("hipFree", True),
-    "hipHostMalloc": ("hipHostFree", True),
-    "hipMallocManaged": ("hipFree", True),
-    "hipStreamCreate": ("hipStreamDestroy", True),
-    "hipStreamCreateWithFlags": ("hipStreamDestroy", True),
-    "hipEventCreate": ("hipEventDestroy", True),
-    "hipEventCreateWithFlags": ("hipEventDestroy", True),
-}
-"""What makes something, what undoes it, and whether its name comes back (or is the first argument)."""
-_GONE = {undo for undo, _ in _MADE.values() if not undo.startswith("hipFile")}
-"""Calls that certainly end what they are given; a deregistration may be refused and is tried again at the end."""
 
 
 class Kit:
@@ -108,8 +104,8 @@ class Kit:
         if not name.startswith("hip"):
             raise AttributeError(name)
         call = self.target.call
-        keep = _MADE.get(name)
-        if name in _GONE and self._made:
+        keep = MADE.get(name)
+        if name in GONE and self._made:
 
             def take_back(*args: Any) -> Any:
                 self._made = [made for made in self._made if made != (name, args[0])]
@@ -186,10 +182,6 @@ class Kit:
             seen = reply if status.hip_drv_err > 0 else f"{{HipDriverError, {status.hip_drv_err}}}"
         return self.expect(clause, seen, reply, what, **also)
 
-    def code_is(self, clause: str, observed: str, answers: Mapping[str, str], what: str = "") -> bool:
-        """As :meth:`expect` with a mapping from answers to the text of a code."""
-        return self.expect(clause, observed, answers, what)
-
     def io(self, clause: str, result: IOResult, what: str = "", **also: Any) -> bool:
         """The answer is a result of synchronous I/O: ``-1/EINVAL``, ``-5027``, ``4096``."""
         return self.expect(clause, io_text(result), answer(get(clause), self.release), what, **also)
@@ -197,10 +189,6 @@ class Kit:
     def answer(self, clause: str) -> str:
         """What the registry answers for this release."""
         return answer(get(clause), self.release)
-
-    def true(self, clause: str, observed: object, what: str = "") -> bool:
-        """The clause holds on every release that answers it: `observed` must be truthy."""
-        return self.expect(clause, bool(observed), True, what)
 
     def _record(self, clause: str, state: State, observed: Any, expected: Any, what: str) -> bool:
         self.checks.append(Check(clause, state, observed, expected, what))
@@ -357,19 +345,24 @@ class Kit:
         finally:
             hold.release()
 
-    def runs(self, stream: int, seconds: float = 0.25) -> bool:
+    @property
+    def patience(self) -> float:
+        """Seconds after which what has not happened is taken to wait for something."""
+        return 0.25 if self.has("real") else 0.1
+
+    def runs(self, stream: int, seconds: float | None = None) -> bool:
         """Can `stream` complete a memset now?"""
         pointer = self.spare
         self.ok(self.hipMemsetAsync(pointer, 1, 16, stream), "hipMemsetAsync")
         return self.completes(stream, seconds)
 
-    def completes(self, stream: int, seconds: float = 0.25) -> bool:
+    def completes(self, stream: int, seconds: float | None = None) -> bool:
         """Does what is queued on `stream` complete by itself?"""
         if self.has("steps"):
             return not self.blocks(lambda: self.hipStreamSynchronize(stream))
         event = self.event(2)
         self.ok(self.hipEventRecord(event, stream), "hipEventRecord")
-        end = time.monotonic() + seconds
+        end = time.monotonic() + (self.patience if seconds is None else seconds)
         while time.monotonic() < end:
             if self.hipEventQuery(event) == 0:
                 return True
@@ -383,7 +376,7 @@ class Kit:
             self._spare = int(self.ok(self.hipMalloc(256), "hipMalloc"))
         return self._spare
 
-    def blocks(self, call: Callable[..., Any], seconds: float = 0.25) -> bool:
+    def blocks(self, call: Callable[..., Any], seconds: float | None = None) -> bool:
         """Does `call` wait for something that is held? (It is left waiting where there are threads.)"""
         if self.has("steps"):
             from hipfile_sim.engine.errors import DeadlockError
@@ -405,7 +398,7 @@ class Kit:
 
         thread = threading.Thread(target=run, daemon=True)
         thread.start()
-        thread.join(seconds)
+        thread.join(self.patience if seconds is None else seconds)
         waits = thread.is_alive()
         if failed and not waits:
             raise failed[0]
@@ -455,7 +448,4 @@ class Kit:
             except OSError:
                 pass
         for path in self._paths:
-            try:
-                os.unlink(path)
-            except OSError:
-                pass
+            Path(path).unlink(missing_ok=True)

@@ -44,6 +44,24 @@ class Slots:
             self.cells[self.NAMES.index(name)] = value
 
 
+MADE = {
+    "hipFileHandleRegister": ("hipFileHandleDeregister", True),
+    "hipFileBufRegister": ("hipFileBufDeregister", False),
+    "hipFileStreamRegister": ("hipFileStreamDeregister", False),
+    "hipFileBatchIOSetUp": ("hipFileBatchIODestroy", True),
+    "hipMalloc": ("hipFree", True),
+    "hipHostMalloc": ("hipHostFree", True),
+    "hipMallocManaged": ("hipFree", True),
+    "hipStreamCreate": ("hipStreamDestroy", True),
+    "hipStreamCreateWithFlags": ("hipStreamDestroy", True),
+    "hipEventCreate": ("hipEventDestroy", True),
+    "hipEventCreateWithFlags": ("hipEventDestroy", True),
+}
+"""What makes something, what undoes it, and whether its name comes back (or is the first argument)."""
+GONE = {undo for undo, _ in MADE.values() if not undo.startswith("hipFile")}
+"""Calls that certainly end what they are given; a deregistration may be refused and is tried again at the end."""
+
+
 def pattern(size: int, start: int = 0) -> bytes:
     """`size` bytes of a file whose 4-byte word at offset o is o // 4; `start` is the offset of the first byte."""
     first = start // 4
