@@ -237,8 +237,22 @@ class Fake:
 
             async def wrapper(*args: Any, **kwargs: Any) -> Any:
                 with Fake(options):
-                    async for item in function(*args, **kwargs):
-                        yield item
+                    inner = function(*args, **kwargs)
+                    try:  # what ``yield from`` does where it is allowed: values, exceptions and the end go inside
+                        item = await anext(inner)
+                        while True:
+                            try:
+                                sent = yield item
+                            except GeneratorExit:
+                                raise
+                            except BaseException as error:
+                                item = await inner.athrow(error)
+                            else:
+                                item = await inner.asend(sent)
+                    except StopAsyncIteration:
+                        return
+                    finally:
+                        await inner.aclose()
 
         elif inspect.iscoroutinefunction(function):
 

@@ -3,25 +3,43 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from hipfile_mock.faces.slots import flush_quarantine
 from hipfile_sim.driver.mounts import MountTable
+from hipfile_sim.hip.settings import HipSettings
 from hipfile_sim.machine import Machine
 from hipfile_sim.observe.observer import Observer
-from hipfile_sim.observe.sanitizer import Sanitizer
+from hipfile_sim.observe.sanitizer import Policy, Sanitizer
 
 __all__ = ["STRICT", "attach_trace", "finish", "make_machine", "make_sanitizer"]
 
 
 def make_machine(options: Mapping[str, Any]) -> Machine:
     """The machine that `options` describe. What they leave out is the machine's own default."""
+    check(options)
     given = {name: options[name] for name in ("profile", "schedule", "engine", "env", "settings") if name in options}
     files, mounts = _filesystem(options.get("filesystem"))
     machine = Machine(options.get("devices", 2), files=files, mounts=mounts, **given)
     machine.hipfile  # noqa: B018  # made at first use; its modules must not be loaded while pyfakefs is in place
     return machine
+
+
+def check(options: Mapping[str, Any]) -> None:
+    """Raise TypeError for a keyword whose value can only be a mistake, before anything is in place."""
+    for name, kind in (("env", Mapping), ("settings", HipSettings)):
+        if not isinstance(options.get(name), kind | None):
+            raise TypeError(f"{name}={options[name]!r}: give a {kind.__name__}, or leave it out")
+    if not isinstance(options.get("strict"), bool | str | Mapping | Policy | None):
+        raise TypeError(f"strict={options['strict']!r}: give True, False, None, a policy, or the text of one")
+    for name, method in (("faults", "attach"), ("observers", "attached"), ("faces", "")):
+        value = options.get(name) or ()
+        if isinstance(value, str) or not isinstance(value, Iterable):
+            raise TypeError(f"{name}={value!r}: give a list, as in {name}=[{value!r}]")
+        for item in value if isinstance(value, Sequence) else ():
+            if method and not hasattr(item, method):
+                raise TypeError(f"{name} has {item!r}, which has no method {method}()")
 
 
 def _filesystem(filesystem: Any) -> tuple[Any, Any]:

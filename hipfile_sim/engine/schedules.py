@@ -315,6 +315,8 @@ def parse_schedule(text: str | Schedule) -> Schedule:
     """
     if isinstance(text, Schedule):
         return text.fresh()
+    if not isinstance(text, str):
+        raise TypeError(f"schedule must be a name, a token or a Schedule, not {type(text).__name__}: {text!r}")
     if text.startswith("hs1-"):
         from hipfile_sim.engine.token import TokenSchedule
 
@@ -325,6 +327,8 @@ def parse_schedule(text: str | Schedule) -> Schedule:
         raise ValueError(
             f"unknown schedule {text!r}: choose one of {', '.join(SCHEDULES)} or a token that begins with hs1-"
         )
+    if argument.strip() and maker not in (SCHEDULES["seeded"], SCHEDULES["scripted"]):
+        raise ValueError(f"schedule {name.strip()!r} takes no argument, and {text!r} has one")
     try:
         return maker(argument.strip())
     except ValueError:

@@ -12,6 +12,8 @@ from hipfile_sim.engine.schedules import Point, Schedule
 from hipfile_sim.observe.observer import call_site
 
 PREFIX = "hs1-"
+LARGEST = 256 << 20
+"""Bytes of choices in a token: more than any run makes, and little enough to unpack."""
 
 
 class ChoiceLog:
@@ -79,11 +81,20 @@ def decode(token: str) -> tuple[bool, list[tuple[int, int]]]:
     if not token.startswith(PREFIX):
         raise ValueError(f"not a token of this version: {token!r} does not begin with {PREFIX!r}")
     body = token[len(PREFIX) :]
+    shown = token if len(token) <= 60 else token[:60] + "…"
     try:
-        data = zlib.decompress(base64.b64decode(body + "=" * (-len(body) % 4), altchars=b"-_", validate=True))
-        return bool(data[0]), list(_pairs(data[1:]))
+        packed = base64.b64decode(body + "=" * (-len(body) % 4), altchars=b"-_", validate=True)
+        unpacker = zlib.decompressobj()
+        data = unpacker.decompress(packed, LARGEST)
+        if not unpacker.eof:
+            raise ValueError("it does not end" if len(data) < LARGEST else f"it is longer than {LARGEST} bytes")
+        pairs = list(_pairs(data[1:]))
+        for number, (choice, options) in enumerate(pairs):
+            if not choice < options:
+                raise ValueError(f"choice {number} takes option {choice} of {options}")
+        return bool(data[0]), pairs
     except (binascii.Error, zlib.error, IndexError, ValueError) as error:
-        raise ValueError(f"damaged token {token!r}: {error}; was it copied whole?") from None
+        raise ValueError(f"damaged token {shown!r}: {error}; was it copied whole?") from None
 
 
 class TokenSchedule(Schedule):
