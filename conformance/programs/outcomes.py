@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["COUNTS", "EXAMPLES", "TooMany", "allowed_outcomes", "run"]
 
-COUNTS = {"quick": 60, "full": 400}
+COUNTS = {"quick": 40, "full": 400}
 """Programs by depth."""
 LIMIT = 4000
 """Schedules of one program beyond which it is left out (and counted as such)."""

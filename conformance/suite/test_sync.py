@@ -124,7 +124,7 @@ def test_chunks(t: Kit) -> None:
 )
 def test_errors(t: Kit) -> None:
     handle, pointer = world(t)
-    for code in (errno.EIO, errno.ENOSPC, errno.EBADF):
+    for code in (errno.EIO, errno.ENOSPC, errno.EDQUOT):
         t.files.script("pread_into", [fault(code)])
         name = errno.errorcode[code]
         t.expect(
