@@ -11,10 +11,11 @@ import re
 import shlex
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from hipfile_mock.pytest_report import AT_THE_TOP, MISSING, Said, coverage, findings, found_by_us
 
 if TYPE_CHECKING:
     from hipfile_mock.fake import Session
@@ -29,16 +30,6 @@ _session_key = pytest.StashKey[Any]()
 _text_key = pytest.StashKey[str]()
 _error_key = pytest.StashKey[BaseException]()
 _explored_key = pytest.StashKey[bool]()
-
-
-_MISSING = re.compile(r"No module named '(hipfile|hip|rocm)\b")
-_AT_THE_TOP = """\
-The doubles are in place while a test runs with the fixture hipfile_fake or the marker hipfile. For modules that import
-them earlier, such as a test module at its top, put this into conftest.py; each test still gets a machine of its own:
-
-    import hipfile_mock
-
-    hipfile_mock.install()"""
 
 
 # -- options -----------------------------------------------------------------------------------------------------------
@@ -315,78 +306,28 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     report = outcome.get_result()
     if not report.failed:
         return
-    assert call.excinfo is not None
-    if _is_our_own(item, call.excinfo):
-        report.longrepr = _Said(call.excinfo.value)
+    error = call.excinfo.value if call.excinfo is not None else None  # none: a strict xfail that passed
+    if call.excinfo is not None and found_by_us(item, call.excinfo):
+        report.longrepr = Said(call.excinfo.value)
     if item.stash.get(_explored_key, False):  # what failed ran on a machine of its own, and its notes say how
         return
     session = item.stash.get(_session_key, None)
     text = _describe(item, session) if session is not None else item.stash.get(_text_key, None)
     if text is not None:
         report.sections.append(("hipfile", text))
-    found = _found(session) if session is not None else ""
+    found = "" if session is None or hasattr(error, "findings") else findings(session)
     if found:
         report.sections.append(("hipfile sanitizer", found))
 
 
-def _is_our_own(item: pytest.Item, excinfo: pytest.ExceptionInfo[BaseException]) -> bool:
-    """Whether the plugin found the error, and no line of the test raised it: the way there is of no use."""
-    if not isinstance(excinfo.value, AssertionError) or not isinstance(item, pytest.Function):
-        return False
-    from hipfile_mock.faults import FaultNotFired
-    from hipfile_sim.observe.sanitizer import SanitizerError
-
-    tests = getattr(item.obj, "__code__", None)
-    lines = [entry for entry in excinfo.traceback if entry.frame.code.raw is tests]
-    return isinstance(excinfo.value, SanitizerError | FaultNotFired) and not lines
-
-
-class _Said:
-    """What pytest shows of an error in place of a traceback."""
-
-    def __init__(self, error: BaseException) -> None:
-        self._text = "\n".join([str(error), *getattr(error, "__notes__", ())])
-        findings = getattr(error, "findings", ())
-        first = str(findings[0]) if findings else str(error).partition("\n")[0]
-        self.reprcrash = SimpleNamespace(message=first)  # for the summary and JUnit
-
-    def __str__(self) -> str:
-        return self._text
-
-    def toterminal(self, terminal: Any) -> None:
-        for line in self._text.splitlines():
-            terminal.line(f"E   {line}".rstrip(), red=True)
-
-
-def _found(session: Session) -> str:
-    """What the sanitizer knows of a run that failed by itself. What it left over is no wonder."""
-    sanitizer = session.sanitizer
-    if sanitizer is None:
-        return ""
-    from hipfile_sim.observe.sanitizer.report import text
-
-    sanitizer.finish()  # an operation that never ran has been read too early all the same
-    errors = [finding for finding in sanitizer.errors if not finding.id.startswith("leak.")]
-    return str(text(errors, operations=sanitizer.operations, colour=False)) if errors else ""
-
-
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """How much of what can happen was tried: a test that passed may not have covered it."""
-    covered: dict[str, str] = {}
-    for name in ("passed", "failed"):
-        for report in terminalreporter.stats.get(name, ()):
-            for key, value in getattr(report, "user_properties", ()):
-                if key == "hipfile_schedules":
-                    covered[report.nodeid] = value
-    if not covered:
-        return
-    terminalreporter.section("hipfile schedules")
-    whole = [name for name, value in covered.items() if value.startswith("all ")]
-    if terminalreporter.verbosity <= 0 and len(whole) > 10:
-        terminalreporter.line(f"{len(whole)} tests: all orders, by their strategy (-v lists them)")
-        covered = {name: value for name, value in covered.items() if name not in whole}
-    for name, value in covered.items():
-        terminalreporter.line(f"{name}: {value}")
+    reports = [report for name in ("passed", "failed") for report in terminalreporter.stats.get(name, ())]
+    lines = coverage(reports, every=terminalreporter.verbosity > 0)
+    if lines:
+        terminalreporter.section("hipfile schedules")
+    for line in lines:
+        terminalreporter.line(line)
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -394,8 +335,8 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, A
     """A test module that imports ``hipfile`` at its top is read before any fixture is there."""
     outcome = yield
     report = outcome.get_result()
-    if report.failed and _MISSING.search(str(report.longrepr)):
-        report.sections.append(("hipfile", _AT_THE_TOP))
+    if report.failed and MISSING.search(str(report.longrepr)):
+        report.sections.append(("hipfile", AT_THE_TOP))
 
 
 def _describe(item: pytest.Item, session: Session) -> str:

@@ -174,6 +174,8 @@ class Observer:
 
 OURS = ("hipfile_sim.", "hipfile_mock.", "torch.", "contextlib", "ctypes", "rocm.", "hip.", "hipfile.", "_hipfile")
 """Modules whose frames are not the user's."""
+RUNNERS = ("hipfile_sim.cli.", "_pytest.")
+"""Modules that run the user's program: what lies beyond their frames is nobody's."""
 
 
 _known: dict[CodeType, bool] = {}
@@ -231,7 +233,10 @@ def call_site(depth: int = 1) -> Site | None:
         if users is None:
             if len(known) > _KNOWN_LIMIT:
                 known.clear()
-            users = known[code] = not (frame.f_globals.get("__name__", "") + ".").startswith(OURS)
+            module = frame.f_globals.get("__name__", "") + "."
+            if module.startswith(RUNNERS):
+                break
+            users = known[code] = not module.startswith(OURS)
         if users:
             return Site(code.co_filename, frame.f_lineno, code.co_name)
         frame = frame.f_back  # type: ignore[assignment]

@@ -285,6 +285,30 @@ def test_findings_are_printed_and_may_fail_the_run(sim, options, code, said):
     assert ("prog.py:11" in done.stderr) is said
 
 
+def test_a_program_that_never_waits_is_told_about_the_count_that_it_read(sim):
+    done = sim(
+        """
+        import os
+        import hipfile
+        from hip import hip
+
+        open("page.bin", "wb").write(b"page" * 1024)
+        memory, stream = hip.hipMalloc(4096)[1], hip.hipStreamCreate()[1]
+        buffer, file = hipfile.Buffer(int(memory), 4096, 0), hipfile.FileHandle("page.bin", os.O_RDONLY)
+        buffer.register()
+        file.open()
+        io = file.read_async(buffer, 4096, 0, 0, int(stream))
+        print(io.bytes_done)
+        """
+    )
+    assert done.stdout == "0\n"
+    assert "result.early-read" in done.stderr
+    assert "prog.py:12" in done.stderr
+    assert "slot.owner-collected" in done.stderr  # when the program ends, which is no line of anybody's
+    assert "/cli" not in done.stderr
+    assert "click" not in done.stderr
+
+
 def test_a_program_that_fails_keeps_its_code_and_is_not_blamed_for_what_it_left(sim):
     done = sim(EARLY.replace("hip.hipFree(memory)", "sys.exit(9)"), "--check", "error")
     assert done.returncode == 9

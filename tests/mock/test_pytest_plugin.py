@@ -177,8 +177,8 @@ def test_a_race_fails_the_test_itself_in_strict_mode(run):
 """
     )
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*race.write-write*", "FAILED * - error race.write-write: *"])
-    result.stdout.no_fnmatch_line("*pluggy*")
+    result.stdout.fnmatch_lines(["*race.write-write*", "FAILED * - error*"])
+    result.stdout.no_fnmatch_line("*get_result*")
 
 
 EARLY = """
@@ -186,9 +186,10 @@ EARLY = """
 
         def test_early(hipfile_fake, tmp_path):
             import hipfile
+            name = str(tmp_path / "f")
             (tmp_path / "f").write_bytes(b"x" * 4096)
             pointer, stream = hipfile_fake.hip.hipMalloc(4096)[1], hipfile_fake.hip.hipStreamCreate()[1]
-            with hipfile.Buffer(pointer, 4096, 0) as buffer, hipfile.FileHandle(str(tmp_path / "f"), os.O_RDONLY) as file:
+            with hipfile.Buffer(pointer, 4096, 0) as buffer, hipfile.FileHandle(name, os.O_RDONLY) as file:
                 io = file.read_async(buffer, 4096, 0, 0, stream)
                 read = io.bytes_done
                 %s
@@ -205,7 +206,7 @@ def test_what_fails_by_itself_is_shown_with_what_the_sanitizer_knows(run):
 def test_an_error_of_the_sanitizer_is_shown_without_the_way_to_it(run):
     result = run(EARLY % "assert read >= 0")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["E   error result.early-read: *", "*FAILED * - error result.early-read: bytes_done *"])
+    result.stdout.fnmatch_lines(["E   error result.early-read: *", "FAILED *::test_early - *"])
     assert "hipfile_mock/" not in result.stdout.str()
 
 

@@ -104,11 +104,16 @@ class Slots(Family):
 
     def _early(self, op: Operation, other: Deed) -> None:
         """`other` is too early, and so is what the same code read before it: shadow memory holds the last read only."""
+        self._read_before(op, other)
+        self._report_early(op, other)
+
+    def _read_before(self, op: Operation, other: Deed | None = None) -> None:
         for actor, clock, deed in op.reads.values():
-            if not deed.flagged and deed.site != other.site and not self.core.hb.knows(op.lane_id, actor, clock):
+            if deed.flagged or (other is not None and deed.site == other.site):
+                continue
+            if not self.core.hb.knows(op.lane_id, actor, clock):
                 deed.flagged = True
                 self._report_early(op, deed)
-        self._report_early(op, other)
 
     def _report_early(self, op: Operation, other: Deed) -> None:
         if other.is_host:
@@ -257,6 +262,7 @@ class Slots(Family):
             if not self.core.settle(op):
                 self.core.slots.remove(op)
                 if not op.lost:
+                    self._read_before(op)  # nothing will be stored there that could show it later
                     self._gone(op, release)
 
     def _gone(self, op: Operation, release: Release) -> None:
