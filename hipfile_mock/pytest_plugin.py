@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hipfile_mock.pytest_report import AT_THE_TOP, MISSING, Said, coverage, findings, found_by_us
+from hipfile_mock.pytest_report import AT_THE_TOP, MISSING, Said, coverage, findings, found_by_us, left_out
 
 if TYPE_CHECKING:
     from hipfile_mock.fake import Session
@@ -351,6 +351,8 @@ def _describe(item: pytest.Item, session: Session) -> str:
         token = session.token()
         lines[0] += f", schedule {engine.schedule}, token {token}"
         lines.append(f"rerun exactly this: {_rerun(item, session.options, token)}")
+    if left_out():
+        lines.append(left_out())
     trace = _trace_path(item)
     if trace is not None:
         lines.append(f"trace: {trace} (open it in ui.perfetto.dev)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -61,6 +62,13 @@ def findings(session: Session) -> str:
     sanitizer.finish()  # an operation that never ran has been read too early all the same
     errors = [finding for finding in sanitizer.errors if not finding.id.startswith("leak.")]
     return str(text(errors, operations=sanitizer.operations, colour=False)) if errors else ""
+
+
+def left_out() -> str:
+    """Why ``torch.cuda`` is not the double although the test uses torch; empty where it is, or could be."""
+    version = getattr(sys.modules.get("torch"), "version", None)
+    kind = next((name for name in ("cuda", "hip") if getattr(version, name, None)), "")
+    return f"torch is a build with {kind.upper()} and left alone: the double needs the CPU build" if kind else ""
 
 
 def coverage(reports: Iterable[Any], *, every: bool) -> list[str]:

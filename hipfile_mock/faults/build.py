@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -51,10 +52,10 @@ class On:
 
     # -- files -------------------------------------------------------------------------------------------------------
 
-    def errno(self, code: int) -> Rule:
-        """The system call fails with `code`."""
+    def errno(self, code: int | str) -> Rule:
+        """The system call fails with `code`: ``errno.ENOSPC`` or ``"ENOSPC"``."""
         step = _Errno(code)
-        return self._rule(f"errno {errno_name(code)}", self._operation in FILE_OPERATIONS, lambda: (step,))
+        return self._rule(f"errno {errno_name(step.code)}", self._operation in FILE_OPERATIONS, lambda: (step,))
 
     def eintr(self, times: int = 1) -> Rule:
         """`times` calls in a row are interrupted, then it goes on."""
@@ -84,6 +85,7 @@ class On:
 
     def result(self, value: int) -> Rule:
         """The operation publishes `value`, whatever it did: -5022, -1, -5 …"""
+        value = operator.index(value)
         return self._rule(f"result {value}", self._operation in RESULTS, lambda op, found: value)
 
     def short_by(self, nbytes: int) -> Rule:
@@ -120,10 +122,11 @@ class On:
 class _Errno:
     __slots__ = ("code",)
 
-    def __init__(self, code: int) -> None:
-        if code <= 0:
-            raise ValueError(f"errno {code!r}: a positive number from the module errno")
-        self.code = code
+    def __init__(self, code: int | str) -> None:
+        number = getattr(errno, code, None) if isinstance(code, str) else code
+        if not isinstance(number, int) or number <= 0:
+            raise ValueError(f"errno {code!r}: a positive number or a name from the module errno")
+        self.code = number
 
 
 class _Part:
@@ -132,7 +135,7 @@ class _Part:
     def __init__(self, count: int | None, fraction: float | None) -> None:
         if (count is None) == (fraction is None):
             raise ValueError("give either a number of bytes or fraction=")
-        if count is not None and count < 0:
+        if count is not None and operator.index(count) < 0:
             raise ValueError(f"{count!r} bytes: not below 0")
         if fraction is not None and not 0 <= fraction <= 1:
             raise ValueError(f"fraction={fraction!r}: between 0 and 1")

@@ -91,7 +91,7 @@ def test_errno_at_the_nth_write_loses_the_errno_for_the_async_caller(rig, inject
 
 
 def test_errno_of_a_synchronous_call(rig, inject):
-    inject(faults.on("pread", kind="sync").errno(errno.EIO))
+    inject(faults.on("pread", kind="sync").errno("EIO"))
     assert rig.hipfile.hipFileRead(rig.handle, rig.pointer, 4096, 0, 0) == (-1, errno.EIO)
     assert rig.hipfile.hipFileRead(rig.handle, rig.pointer, 4096, 0, 0).count == 4096
 
@@ -302,6 +302,7 @@ def test_detaching_leaves_the_machine_as_it_was(rig):
         (lambda: faults.on("pread").partial(-1), "not below 0"),
         (lambda: faults.on("pread").returns("later"), "outcome 'later'"),
         (lambda: faults.on("pread").errno(-5).act(), "errno -5"),
+        (lambda: faults.on("pread").errno("EWHAT"), "errno 'EWHAT'"),
         (lambda: faults.disk(-1), "disk"),
         (lambda: faults.queue_limit(1, value=3), "a failure is negative"),
     ],
@@ -318,5 +319,9 @@ def test_actions_that_an_operation_does_not_have():
         faults.on("hipMalloc").short(1)
     with pytest.raises(TypeError, match="is not an action of 'pread'"):
         faults.on("pread").result(1)
+    with pytest.raises(TypeError, match="'str' object"):
+        faults.on("read").result("EIO")
+    with pytest.raises(TypeError, match="'str' object"):
+        faults.on("pread").partial("4096")
     with pytest.raises(TypeError, match="nht"):
         faults.on("pread", nht=3)

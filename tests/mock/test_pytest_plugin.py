@@ -210,6 +210,20 @@ def test_an_error_of_the_sanitizer_is_shown_without_the_way_to_it(run):
     assert "hipfile_mock/" not in result.stdout.str()
 
 
+def test_a_build_of_torch_that_is_left_alone_is_named(run):
+    result = run(
+        """
+        import sys, types
+
+        def test_it(hipfile_fake, monkeypatch):
+            version = types.SimpleNamespace(cuda="12.9", hip=None)
+            monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(version=version))
+            assert False, "no NVIDIA driver"
+        """
+    )
+    result.stdout.fnmatch_lines(["torch is a build with CUDA and left alone: *"])
+
+
 @pytest.mark.parametrize("line", ["import hipfile", "from hip import hip"])
 def test_a_module_that_imports_the_doubles_at_its_top_is_told_what_to_do(pytester, line):
     pytester.makepyfile(f"{line}\ndef test_it(hipfile_fake): pass")
