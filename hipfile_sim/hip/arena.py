@@ -34,6 +34,11 @@ def _map(size: int, prot: int, flags: int, fd: int) -> int:
     return int(address)
 
 
+def map_file(fd: int, size: int) -> int:
+    """Map `size` bytes of a file, shared, readable and writable, for good; returns the address."""
+    return _map(size, _RW, mmap.MAP_SHARED | _NORESERVE, fd)
+
+
 class _Mapping:
     """Both mappings of one file in memory; unmapped when the last view of them is gone."""
 

@@ -7,11 +7,13 @@ instead of a signal. Where a sandbox forbids that call, ``/proc/self/mem`` does 
 from __future__ import annotations
 
 import ctypes
-import mmap
+import fcntl
 import os
 import posix  # not os: a test double of os must not see these descriptors
 import struct
 import threading
+
+from hipfile_sim.hip.arena import map_file
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _WORD = 8
@@ -52,15 +54,36 @@ class _Shared:
 
     A word travels from any address into the file by ``pwritev`` and back by ``preadv``: the kernel does the touching,
     in a third of the time that ``process_vm_readv`` takes for so few bytes.
+
+    A program may close descriptors that are not its own (a daemon closes all). The number of this one is therefore
+    high: the kernel hands out the lowest free one, so no file of the program ever gets it and has words written to it.
     """
 
     CELL = 32
+    HIGH = 1000
 
     def __init__(self, size: int = 1 << 20) -> None:
-        self.fd = posix.memfd_create("hipfile-sim-words", posix.MFD_CLOEXEC)
+        low = posix.memfd_create("hipfile-sim-words", posix.MFD_CLOEXEC)
+        try:
+            self.fd = fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, self.HIGH)
+        except OSError:  # the process may not have so many
+            self.fd = low
+        else:
+            posix.close(low)
         posix.ftruncate(self.fd, size)
-        self.map = mmap.mmap(self.fd, size)
+        self.identity = _identity(self.fd)
+        # not by an mmap object: it keeps a descriptor of its own, and closes that number whatever it has become
+        self.map = memoryview((ctypes.c_char * size).from_address(map_file(self.fd, size))).cast("B")
         self.free = list(range(0, size, self.CELL))
+
+
+def _identity(fd: int) -> tuple[int, int] | None:
+    """Which file `fd` leads to; None if it is closed."""
+    try:
+        status = posix.fstat(fd)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 class _Cell:
@@ -78,10 +101,11 @@ class _Scratch(threading.local):
     """Per thread: a cell of the shared file, and three iovecs for the addresses of the caller."""
 
     def __init__(self, shared: _Shared) -> None:
+        self.shared = shared
         self.cell = _Cell(shared)
         self.fd = shared.fd
         self.offset = self.cell.offset
-        self.view = memoryview(shared.map)[self.offset : self.offset + _Shared.CELL]
+        self.view = shared.map[self.offset : self.offset + _Shared.CELL]
         self.remote = (_Iovec * 3)(_Iovec(0, _WORD), _Iovec(0, _WORD), _Iovec(0, _WORD))
         self.remote_p = ctypes.addressof(self.remote)
         # the base words of the three iovecs, as integers that can be stored without ctypes field objects
@@ -108,6 +132,19 @@ def _forked() -> None:
 os.register_at_fork(after_in_child=_forked)
 
 
+def _reopened() -> bool:
+    """A transfer has failed. If that is because somebody closed the file of the words, make another; True then."""
+    global _scratch
+    shared = _scratch.shared
+    if _identity(shared.fd) == shared.identity:
+        return False
+    try:
+        _scratch = _Scratch(_Shared())
+    except OSError:  # no descriptor left
+        return False
+    return True
+
+
 def read_i64(address: int) -> int | None:
     """The signed 8-byte word at `address`, or None where nothing readable is mapped."""
     if not 0 < address < _MAX:
@@ -115,7 +152,7 @@ def read_i64(address: int) -> int | None:
     scratch = _scratch
     scratch.bases[0] = address
     if _pwritev(scratch.fd, scratch.remote_p, 1, scratch.offset) != _WORD:
-        return None
+        return read_i64(address) if _reopened() else None
     return int(_unpack1(scratch.view)[0])
 
 
@@ -144,7 +181,7 @@ def read3(first: int, second: int, third: int) -> tuple[int, int, int] | None:
     bases[2] = second
     bases[4] = third
     if _pwritev(scratch.fd, scratch.remote_p, 3, scratch.offset) != 3 * _WORD:
-        return None
+        return read3(first, second, third) if _reopened() else None
     return _unpack3(scratch.view)
 
 
@@ -155,7 +192,9 @@ def write_i64(address: int, value: int) -> bool:
     scratch = _scratch
     _pack1(scratch.view, 0, value)
     scratch.bases[0] = address
-    return bool(_preadv(scratch.fd, scratch.remote_p, 1, scratch.offset) == _WORD)
+    if _preadv(scratch.fd, scratch.remote_p, 1, scratch.offset) == _WORD:
+        return True
+    return _reopened() and write_i64(address, value)
 
 
 def read(address: int, length: int) -> bytes | None:
