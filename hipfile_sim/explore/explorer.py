@@ -90,7 +90,7 @@ def explore(
     NondeterminismError
         The program depends on something that the machine does not control.
     ValueError
-        Unknown strategy, bad shard, or a file to resume from that does not fit.
+        Unknown strategy, bad shard, a budget that allows nothing, or a file to resume from that does not fit.
 
     Examples
     --------
@@ -105,6 +105,10 @@ def explore(
     >>> sorted(explore(body).outcomes)
     [1, 2]
     """
+    if schedules is not None and (type(schedules) is not int or schedules < 1):
+        raise ValueError(f"schedules is {schedules!r}: give the most schedules to run, from 1, or None for no limit")
+    if seconds is not None and not seconds >= 0:
+        raise ValueError(f"seconds is {seconds!r}: give a time, or None for no limit; one schedule runs in any case")
     plan = make_strategy(strategy, bound=bound, seed=seed, shard=shard)
     search = _Search(body, world or _machine_world(machine), plan, sanitize, explain)
     result = search.result
@@ -127,7 +131,7 @@ def explore(
             if schedules is not None and result.runs >= schedules:
                 result.stopped = "schedules"
                 break
-            if seconds is not None and now - started >= seconds:
+            if seconds is not None and now - started >= seconds and result.runs:
                 result.stopped = "time"
                 break
             if keep is not None and now - written > SAVE_EVERY_S:
