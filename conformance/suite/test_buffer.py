@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from hipfile_conformance.kit import KIB, MIB, Kit, Slots, code_text, io_text, pattern
 from hipfile_conformance.suite.registry import conformance
 from hipfile_conformance.targets.base import Status
@@ -159,6 +162,33 @@ def test_deregister_in_use(t: Kit) -> None:
         t.expect("buffer.deregister.after-sync", register(t, pointer, 16).err, 0, "registers again")
     else:
         t.code("buffer.deregister.after-sync", Status(*t.hipFileBufDeregister(pointer)))
+
+
+@conformance("buffer.deregister.in-use", needs="hold")
+def test_deregister_partly_done(t: Kit) -> None:
+    """A buffer is in use until the last of its operations is complete, however others of them have ended."""
+    t.open()
+    handle, quick, slow = t.handle(), t.stream(), t.stream()
+    others: dict[str, Callable[[int], Any]] = {
+        "complete": lambda pointer: t.read(handle, pointer, Slots(KIB), quick),
+        "refused for its range": lambda pointer: t.read(handle, pointer, Slots(64 * KIB), quick),
+        "synchronous": lambda pointer: t.hipFileRead(handle, pointer, KIB, 0, 0),
+    }
+    answers = {
+        "InternalError at once, stays registered": (False, 5030, 4 * KIB),
+        "waits for the operation, then Success": (True, None, 4 * KIB),
+    }
+    for how, other in others.items():
+        pointer, slots = t.buffer(8 * KIB), Slots(4 * KIB, 0, 4 * KIB)
+        with t.held(slow):
+            t.ok(t.read(handle, pointer, slots, slow))
+            other(pointer)
+            t.finish(quick)
+            waits = t.blocks(lambda pointer=pointer: t.hipFileBufDeregister(pointer))
+            code = None if waits else Status(*t.result).err
+        t.finish(slow)
+        t.cleanup_threads()
+        t.expect("buffer.deregister.in-use", (waits, code, slots.done), answers, f"another one is {how}")
 
 
 @conformance("buffer.temporary", "buffer.temporary-length", "buffer.interior-pointer", schedules=False)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+from collections.abc import Callable
+from typing import Any
 
 from hipfile_conformance.kit import KIB, Kit, Slots, io_text, pattern
 from hipfile_conformance.scripted import fault
@@ -368,6 +370,33 @@ def test_deregister_in_use(t: Kit) -> None:
         "returns at once, the operation ends in full": (False, 0, 4 * KIB),
     }
     t.expect("file.deregister.in-use", (waits, again, slots.done), answers)
+
+
+@conformance("file.deregister.in-use", needs="hold")
+def test_deregister_partly_done(t: Kit) -> None:
+    """A file is in use until the last of its operations is complete, however others of them have ended."""
+    t.open()
+    pointer, quick, slow = t.buffer(8 * KIB), t.stream(), t.stream()
+    others: dict[str, Callable[[int], Any]] = {
+        "complete": lambda handle: t.read(handle, pointer, Slots(KIB), quick),
+        "refused for its range": lambda handle: t.read(handle, pointer, Slots(64 * KIB), quick),
+        "synchronous": lambda handle: t.hipFileRead(handle, pointer, KIB, 0, 0),
+    }
+    answers = {
+        "ignored, stays registered": (5028, 4 * KIB),
+        "returns at once, the operation ends in full": (0, 4 * KIB),
+    }
+    for how, other in others.items():
+        fd, slots = t.file(64 * KIB), Slots(4 * KIB, 0, 4 * KIB)
+        handle = t.handle(fd)
+        with t.held(slow):
+            t.ok(t.read(handle, pointer, slots, slow))
+            other(handle)
+            t.finish(quick)
+            t.hipFileHandleDeregister(handle)
+            again = register(t, fd).err
+        t.finish(slow)
+        t.expect("file.deregister.in-use", (again, slots.done), answers, f"another one is {how}")
 
 
 @conformance("file.client-close", "file.client-close.buffered", "file.client-close.reregister", schedules=False)

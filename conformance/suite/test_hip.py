@@ -40,6 +40,19 @@ def test_null_stream_rules(t: Kit) -> None:
     t.expect("hip.order.held-nonblocking", free, {"yes, yes, yes": dict.fromkeys(b, True)})
 
 
+@conformance("hip.order.held-null", "hip.order.held-blocking", needs="hold")
+def test_null_and_several(t: Kit) -> None:
+    """Of two blocking streams, neither waits for the null stream in the place of the other, nor is waited for."""
+    pair = t.stream(0), t.stream(0)
+    _ = t.spare
+    with t.held(0):
+        seen = tuple(t.runs(stream) for stream in pair)
+    t.ok(t.hipDeviceSynchronize())
+    t.expect("hip.order.held-null", seen, {"no, no, yes": (False, False)}, "two blocking streams behind one hold")
+    null = tuple(who_runs(t, stream, {"null": 0})["null"] for stream in pair)
+    t.expect("hip.order.held-blocking", null, {"no, yes, yes": (False, False)}, "null, with either of two held")
+
+
 @conformance("hip.order.per-thread-null", "hip.order.per-thread-blocking", needs="hold")
 def test_per_thread_stream(t: Kit) -> None:
     blocking = t.stream(0)

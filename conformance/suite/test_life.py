@@ -90,6 +90,35 @@ def test_close_in_flight(t: Kit) -> None:
     t.expect("life.close.in-flight", waits, expected, "the call waits")
 
 
+@conformance(
+    "life.close.clears",
+    "life.close.in-flight",
+    "file.register.duplicate",
+    "buffer.register.duplicate",
+    needs="hold",
+    fresh=True,
+)
+def test_close_and_reopen_in_flight(t: Kit) -> None:
+    """An operation that outlives the close gives back what it held then, nothing that was registered since."""
+    t.need(t.answer("life.close.in-flight") == "operations complete", "the close waits for what is in flight")
+    t.open()
+    fd = t.file()
+    handle, pointer, stream, slots = t.handle(fd), t.buffer(8 * KIB), t.stream(), Slots(8 * KIB)
+    with t.held(stream):
+        t.ok(t.read(handle, pointer, slots, stream))
+        t.ok(t.hipFileDriverClose())
+        t.ok(t.hipFileDriverOpen())
+        status, new = t.hipFileHandleRegister((1, fd))
+        fresh = succeeded(status), succeeded(t.hipFileBufRegister(pointer, 8 * KIB, 0))
+    t.finish(stream)
+    t.expect("life.close.in-flight", slots.done, {"operations complete": 8 * KIB})
+    t.expect("life.close.clears", fresh, {"buffers and files forgotten": (True, True)}, "in use")
+    result = io_text(t.hipFileRead(new, pointer, 16, 0, 0))
+    t.expect("life.close.clears", result, {"buffers and files forgotten": "16"}, "through the new handle")
+    t.code("file.register.duplicate", Status(*t.hipFileHandleRegister((1, fd))[0]), "registered since")
+    t.code("buffer.register.duplicate", Status(*t.hipFileBufRegister(pointer, 8 * KIB, 0)), "registered since")
+
+
 @conformance("life.close.batches", needs="model", fresh=True, schedules=False)
 def test_close_with_batches(t: Kit) -> None:
     t.hipFileDriverOpen()
