@@ -11,6 +11,7 @@ import errno
 import os as _constants
 import sys
 import threading
+from collections.abc import Callable, Iterable
 from typing import Any, Self
 
 from hipfile_sim.driver.fileops import FileInfo, FileOps, RealFiles
@@ -156,6 +157,14 @@ class PyfakefsFiles:
         return (status.st_dev, status.st_ino)
 
 
+class DescriptorClash(RuntimeError):
+    """A real and a fake descriptor of the same number would both be registered."""
+
+
+def _whose(owner: FileOps) -> str:
+    return "one of pyfakefs" if isinstance(owner, PyfakefsFiles) else "a real one"
+
+
 class AutoFiles:
     """Real files, or pyfakefs' for its descriptors.
 
@@ -167,6 +176,8 @@ class AutoFiles:
         self.real: FileOps = RealFiles() if real is None else real
         self._fakes: dict[int, PyfakefsFiles] = {}
         self._owner: dict[int, FileOps] = {}
+        self.registered: Callable[[], Iterable[Any]] = tuple
+        """The files that are registered now: whose number stays whose until they are not."""
 
     def _fake(self, filesystem: Any) -> PyfakefsFiles:
         key = id(filesystem)
@@ -195,10 +206,24 @@ class AutoFiles:
             self.real.close(fd)
 
     def inspect(self, fd: int) -> FileInfo:
-        """As `FileOps.inspect`; settles whose descriptor this is."""
+        """As `FileOps.inspect`; settles whose descriptor this is.
+
+        Raises
+        ------
+        DescriptorClash
+            The number is registered for a file of the other kind. Either answer would lead one of the two to the
+            other's bytes.
+        """
         if isinstance(fd, FakeDescriptor):
             return self._fake(fd.filesystem).inspect(fd)
         owner = self._now()
+        before = self._owner.get(fd, owner)
+        if before is not owner and any(file.client_fd == fd for file in self.registered()):
+            raise DescriptorClash(
+                f"descriptor {fd} cannot be registered: {_whose(before)} of the same number is registered already, and "
+                f"this one is {_whose(owner)}. Numbers of pyfakefs and of the kernel have nothing to do with each "
+                "other: deregister the files of one before those of the other are opened"
+            )
         self._owner[fd] = owner
         return owner.inspect(fd)
 

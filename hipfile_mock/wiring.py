@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from hipfile_mock.faces.slots import flush_quarantine
+from hipfile_mock.files import AutoFiles
 from hipfile_sim.driver.mounts import MountTable
 from hipfile_sim.hip.settings import HipSettings
 from hipfile_sim.machine import Machine
@@ -22,7 +23,9 @@ def make_machine(options: Mapping[str, Any]) -> Machine:
     given = {name: options[name] for name in ("profile", "schedule", "engine", "env", "settings") if name in options}
     files, mounts = _filesystem(options.get("filesystem"))
     machine = Machine(options.get("devices", 2), files=files, mounts=mounts, **given)
-    machine.hipfile  # noqa: B018  # made at first use; its modules must not be loaded while pyfakefs is in place
+    driver = machine.hipfile  # made at first use; its modules must not be loaded while pyfakefs is in place
+    if isinstance(files, AutoFiles):
+        files.registered = lambda: driver.state.files
     return machine
 
 
@@ -52,8 +55,6 @@ def _filesystem(filesystem: Any) -> tuple[Any, Any]:
     TypeError
         Neither a name, a mapping, a mount table nor file operations.
     """
-    from hipfile_mock.files import AutoFiles
-
     if filesystem is None:
         return AutoFiles(), None
     if isinstance(filesystem, str):
