@@ -38,15 +38,18 @@ def _releases(target: str, wanted: str) -> list[str]:
         return ["cufile"]
     if wanted == "all":
         return list(PROFILES) if target in ("sim", "abi") else [NEWEST]
-    return [get_profile(name).name for name in wanted.split(",")]
+    try:
+        return [get_profile(name).name for name in wanted.split(",")]
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
-def _targets(wanted: str, folder: Path) -> list[str]:
-    if wanted == "auto":
+def _targets(given: list[str], folder: Path) -> list[str]:
+    names = [name for one in given for name in one.split(",")]
+    if names == ["auto"]:
         found = available(folder, lambda line: typer.echo(f"not here: {line}", err=True))
         typer.echo(f"targets on this machine: {', '.join(found)}", err=True)
         return found
-    names = wanted.split(",")
     for name in names:
         if name not in NAMES and ":" not in name:
             raise typer.BadParameter(f"no target {name!r}: choose from auto, {', '.join(NAMES)}, or module:factory")
@@ -66,8 +69,9 @@ def _shard(text: str) -> tuple[int, int]:
 @app.command()
 def run(
     target: Annotated[
-        str, typer.Option(help="auto, sim, abi, rocm, cufile, module:factory; several with commas")
-    ] = "auto",
+        list[str] | None,
+        typer.Option(help="auto (the default), sim, abi, rocm, cufile, module:factory; several with commas, or again"),
+    ] = None,
     release: Annotated[str, typer.Option(help="releases to judge by, with commas, or all")] = "all",
     profile: Annotated[str, typer.Option(help="quick or full")] = "quick",
     report: Annotated[Path | None, typer.Option(help="folder for report.json, .md, .html and junit.xml")] = None,
@@ -83,11 +87,16 @@ def run(
     """Run the suite and write the reports; the exit code is 1 if anything failed."""
     if profile not in ("quick", "full"):
         raise typer.BadParameter(f"profile is quick or full, not {profile!r}")
+    if only and not Plan(profile, only=tuple(only)).tests():
+        elsewhere = (
+            "only --profile full has it" if Plan("full", only=tuple(only)).tests() else "hipfile-conformance list"
+        )
+        raise typer.BadParameter(f"no test or clause of {profile} contains {' or '.join(only)}: {elsewhere}")
     place = folder or Path.cwd() / ".conformance-files"
     place.mkdir(parents=True, exist_ok=True)
     columns: list[Column] = []
     problems: list[str] = []
-    for name in _targets(target, place):
+    for name in _targets(target or ["auto"], place):
         for one in _releases(name, release):
             start = time.perf_counter()
             owned = load_expectations(name)

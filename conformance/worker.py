@@ -28,7 +28,7 @@ from hipfile_conformance.suite.registry import Test, find
 from hipfile_conformance.targets import make_target
 from hipfile_conformance.targets.base import CAPABILITIES, Target, Unavailable, Unsupported
 
-__all__ = ["TimedOut", "load_factory", "main", "run_test"]
+__all__ = ["TimedOut", "load_factory", "main", "make_from", "run_test"]
 
 
 def readable(stream: IO[bytes], seconds: float) -> bool:
@@ -112,6 +112,27 @@ def load_factory(text: str) -> Callable[..., Target]:
     return found  # type: ignore[no-any-return]
 
 
+def make_from(text: str, folder: Path, **fixtures: Any) -> Target:
+    """The target that the factory ``module:attribute`` makes. `fixtures`: what a test needs of a model.
+
+    Raises
+    ------
+    Unavailable
+        It cannot be imported, or cannot be called so, or raised; the message says which and how it is called.
+    """
+    try:
+        return load_factory(text)(directory=folder, **fixtures)
+    except Unavailable:
+        raise
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{os.path.basename(last.filename)}:{last.lineno}"
+        raise Unavailable(
+            f"{text} gave no target: {type(error).__name__}: {error} ({where}); it is imported from sys.path and is "
+            "called with directory=, the folder for files"
+        ) from error
+
+
 def main(argv: list[str] | None = None) -> int:
     """Entry of the worker process."""
     parser = argparse.ArgumentParser(prog="hipfile_conformance.worker")
@@ -155,7 +176,7 @@ class _Runner:
         self.options, self.folder = options, folder
         self.target: Target | None = None
         if options.factory:
-            self.target = load_factory(options.factory)(directory=folder)
+            self.target = make_from(options.factory, folder)
         elif options.target != "sim":
             self.target = make_target(options.target, folder)
 
@@ -168,6 +189,17 @@ class _Runner:
         o = self.options
         if self.target is None:
             yield from run_on_model(test, self.folder, o.release, o.depth, o.seed)
+        elif o.factory and "model" in self.target.capabilities:  # tests leave it as it is, to be thrown away
+            needed = {"environment": dict(test.environment), "options": dict(test.options)}
+            try:
+                target = make_from(o.factory, self.folder, **{name: value for name, value in needed.items() if value})
+            except Unavailable as error:  # it does not take what this test needs
+                yield TestResult(test.id, State.UNSUPPORTED, message=str(error))
+                return
+            try:
+                yield run_test(test, target, o.release, o.depth, o.seed)
+            finally:
+                target.close()
         else:
             yield run_test(test, self.target, o.release, o.depth, o.seed)
 

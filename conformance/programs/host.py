@@ -142,12 +142,12 @@ def serve(target_name: str, release: str, folder: Path) -> None:
     """The worker: programs come in, outcomes go out, one a line."""
     from hipfile_conformance.programs.lockstep import replay_on
     from hipfile_conformance.targets import make_target
-    from hipfile_conformance.worker import load_factory
+    from hipfile_conformance.worker import make_from
 
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     try:
-        target = load_factory(target_name)(directory=folder) if ":" in target_name else make_target(target_name, folder)
+        target = make_from(target_name, folder) if ":" in target_name else make_target(target_name, folder)
     except Unavailable as error:
         target, reason = None, str(error)
     opened = False

@@ -114,8 +114,8 @@ def find_library(names: Iterable[str], folders: Iterable[str | os.PathLike[str]]
         try:
             return C.CDLL(str(candidate), mode=C.RTLD_GLOBAL, use_errno=True)
         except OSError as error:
-            tried.append(f"{candidate}: {error}")
-    raise Unavailable("no library could be loaded; tried " + "; ".join(tried))
+            tried.append(str(error) if str(candidate) in str(error) else f"{candidate}: {error}")
+    raise Unavailable(f"no library could be loaded; LD_LIBRARY_PATH can name its folder: {'; '.join(tried)}")
 
 
 class CTarget:

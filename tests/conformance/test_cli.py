@@ -30,9 +30,37 @@ def test_run_writes_reports(tmp_path: Path) -> None:
 
 
 def test_bad_options(tmp_path: Path) -> None:
-    for args in (("--target", "nothing"), ("--profile", "thorough"), ("--shard", "3/2"), ("--shard", "x")):
-        code, _ = run("run", "--folder", tmp_path, *args)
-        assert code == 2
+    for args in (
+        ("--target", "nothing"),
+        ("--profile", "thorough"),
+        ("--shard", "3/2"),
+        ("--shard", "x"),
+        ("--target", "sim", "--release", "0.9"),
+        ("--target", "sim", "--only", "no.such.word"),
+    ):
+        code, output = run("run", "--folder", tmp_path, *args)
+        assert code == 2, output
+        assert "Traceback" not in output
+
+
+def test_targets_with_commas_or_one_by_one(tmp_path: Path) -> None:
+    rest = ("--release", "0.5", "--only", "hip.free.null", "--jobs", 1, "--no-committed", "--folder", tmp_path)
+    code, output = run("run", "--target", "sim", "--target", "sim,nowhere:nothing", *rest)
+    assert code == 1
+    assert output.count("sim 0.5: 1 pass") == 2
+    assert "nowhere:nothing gave no target: ModuleNotFoundError" in output
+    assert "called with directory=" in output
+
+
+def test_a_model_of_ones_own_is_made_anew_for_each_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "from hipfile_conformance.targets.sim import SimTarget\n\n\nclass Own(SimTarget):\n    name = 'own'\n"
+    (tmp_path / "own_model.py").write_text(text)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    words = [part for word in ("batch.", "sync.no_backend", "chunk.number") for part in ("--only", word)]
+    rest = ("--release", "0.5", "--jobs", 1, "--no-committed", "--folder", tmp_path / "files")
+    code, output = run("run", "--target", "own_model:Own", *words, *rest)
+    assert code == 0, output
+    assert " pass" in output
 
 
 def test_a_missing_target_fails(tmp_path: Path) -> None:
