@@ -18,6 +18,8 @@ from hipfile_sim.driver.fileops import FileInfo, FileOps, RealFiles
 
 __all__ = ["AutoFiles", "FakeDescriptor", "PyfakefsFiles", "active_pyfakefs"]
 
+LARGEST = 1 << 32
+"""Bytes of the largest file in pyfakefs that is written to: it keeps every byte, holes too, in memory."""
 _NOT_AGAIN = _constants.O_CREAT | _constants.O_EXCL | _constants.O_TRUNC
 
 
@@ -111,6 +113,8 @@ class PyfakefsFiles:
             raise OSError(errno.EBADF, _constants.strerror(errno.EBADF))
         if offset < 0:
             self._invalid()
+        if offset + len(view) > LARGEST:  # it would be allocated, hole and all
+            raise OSError(errno.EFBIG, _constants.strerror(errno.EFBIG))
         with self._lock:
             before = opened.tell()
             try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import os
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,7 @@ from typing import Any
 import pytest
 
 from hipfile_mock import fake
-from hipfile_mock.files import DescriptorClash
+from hipfile_mock.files import DescriptorClash, PyfakefsFiles
 from hipfile_sim.driver.codes import FileDescr
 
 pyfakefs = pytest.importorskip("pyfakefs.fake_filesystem_unittest")
@@ -67,6 +69,30 @@ def test_real_file_does_not_get_the_bytes_of_a_fake_handle(tmp_path: Path) -> No
             assert real.read_bytes()[:11] == b"\x5a" * 10 + b"R"
         finally:
             os.close(fd)
+            for left in fds:
+                PyfakefsFiles(inside).close(left)
+
+
+@pytest.mark.parametrize("offset", [2**63 - 1, 2**63 - 50, 2**62, 2**45])
+def test_write_far_behind_the_end_of_a_fake_file(offset: int) -> None:
+    """A code, as a file system that has a largest size gives it, and not the memory of the machine."""
+    with pyfakefs.Patcher() as patcher, fake(strict=False) as session:
+        patcher.fs.create_file("/x", contents="F" * 4096)
+        fake_os: Any = __import__("os")
+        driver, hip = session.hipfile, session.hip
+        driver.hipFileDriverOpen()
+        pointer = hip.hipMalloc(4096)[1]
+        fd = fake_os.open("/x", fake_os.O_RDWR)
+        handle = driver.hipFileHandleRegister(FileDescr(1, fd))[1]
+        assert driver.hipFileWrite(handle, pointer, 100, offset, 0) == (-1, errno.EFBIG)
+        slots = (ctypes.c_int64 * 4)(100, offset, 0, -7)
+        first = ctypes.addressof(slots)
+        assert driver.hipFileWriteAsync(handle, pointer, first, first + 8, first + 16, first + 24, 0).err == 0
+        assert hip.hipDeviceSynchronize() == 0
+        assert slots[3] == -1
+        assert driver.hipFileRead(handle, pointer, 100, offset, 0).count == 0
+        driver.hipFileHandleDeregister(handle)
+        fake_os.close(fd)
 
 
 @pytest.mark.parametrize("schedule", ["lazy", "eager"])
