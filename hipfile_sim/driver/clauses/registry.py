@@ -170,7 +170,10 @@ def expand(area: str, rows: Iterable[Row]) -> dict[str, Clause]:
         if not name.startswith(f"{area}."):
             raise ValueError(f"clause {name!r} does not belong to area {area!r}; its id must start with '{area}.'")
         if level not in LEVELS or source not in SOURCES or not text:
-            raise ValueError(f"clause {name!r}: level {level!r}, source {source!r} or its text is not valid")
+            raise ValueError(
+                f"clause {name!r}: level {level!r} is one of {', '.join(LEVELS)}, source {source!r} one of "
+                f"{', '.join(SOURCES)}, and the text is not empty"
+            )
         clauses[name] = Clause(
             name,
             text,
