@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ pytest.importorskip("typer")
 
 from typer.testing import CliRunner
 
+from hipfile_conformance.__main__ import main
 from hipfile_conformance.cli import app
 
 pytestmark = pytest.mark.timeout(240)
@@ -68,6 +70,14 @@ def test_a_missing_target_fails(tmp_path: Path) -> None:
     if "not available" not in output:
         pytest.skip("there is a ROCm here")
     assert code == 1
+
+
+def test_without_the_extra_it_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "typer", None)
+    assert main() == 2
+    assert "'typer' is not installed" in capsys.readouterr().err
 
 
 def test_shards_make_the_whole(tmp_path: Path) -> None:
