@@ -123,7 +123,8 @@ def test_c02_null_slot_leaves_errno(tmp_path: Path, profile: str, which: int, ca
         ctypes.set_errno(13)
         assert getattr(c.hipfile, call)(handle, memory, *pointers, stream).err == 5022
         assert ctypes.get_errno() == 13
-        assert slots.bytes == 77
+        # cuFile, measured: the refusal is told in the result slot too, where there is one
+        assert slots.bytes == (-22 if profile == "cufile" and which < 3 else 77)
 
 
 # -- C03 ---------------------------------------------------------------------------------------------------------------
@@ -380,8 +381,8 @@ def test_c09_an_exception_in_a_host_function_is_fatal_and_clear(engine: str, add
 
     with c_program(engine=engine) as c:
         stream = c.stream()
-        getattr(c.hip, add)(stream, callback)
         with pytest.raises(HostFunctionError, match=r"callback.*block 7|block 7"):
+            getattr(c.hip, add)(stream, callback)  # on real threads it may have run before this call is over
             c.hip.hipStreamSynchronize(stream)
 
 

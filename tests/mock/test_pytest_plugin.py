@@ -282,7 +282,7 @@ def test_exploring_finds_the_schedule_that_breaks_a_test(pytester, run):
     )
     result = run(source, "--hipfile-schedules=50")
     result.assert_outcomes(failed=1)
-    (line,) = re.findall(r"pytest (\S+) --hipfile-replay (\S+)", result.stdout.str())
+    (line,) = set(re.findall(r"pytest (\S+) --hipfile-replay (\S+)", result.stdout.str()))
     result.stdout.fnmatch_lines(["*hipfile schedules*", "*::test_race: *"])
     pytester.runpytest_subprocess(line[0], "--hipfile-replay", line[1]).assert_outcomes(failed=1)
 

@@ -58,6 +58,7 @@ class CFace:
 
     def __init__(self, machine: Machine) -> None:
         self.lib = Libraries()
+        self.last_error()  # the thread may still have that of the program before
 
     def malloc(self, size: int) -> int:
         out = ctypes.c_void_p()
