@@ -159,7 +159,8 @@ def test_refused(t: Kit) -> None:
     batch, handle, pointer = world(t)
     good = BatchOp(pointer, 0, 0, 16, handle, 0, 1)
     gone = 0 if t.has("real") else t.unknown_handle()
-    bad_submit = {"5040": "5040", "5040 for a negative file offset; the rest fails as an operation": "5040"}
+    late = "5040 for a negative file offset; the rest fails as an operation"
+    bad_submit = {"5040": "5040", late: "5040"}
     same = {name: name for name in ("InternalError", "HandleNotRegistered", "HipMemoryTypeInvalid", "InvalidValue")}
     t.expect("batch.submit.file", code_text(submit(t, batch, good, good._replace(handle=gone))), {**same, **bad_submit})
     host = submit(t, batch, good._replace(pointer=t.pinned(4 * KIB)))
@@ -175,7 +176,13 @@ def test_refused(t: Kit) -> None:
     if t.has("real"):
         bad = {what: bad[what] for what in ("file offset",)}
     for what, op in bad.items():
-        t.expect("batch.submit.validate", code_text(submit(t, batch, good, op)), {**same, **bad_submit}, what)
+        status = submit(t, batch, good, op)
+        answers = {**same, **bad_submit, late: "5040" if what == "file offset" else "Success"}
+        t.expect("batch.submit.validate", code_text(status), answers, what)
+        if status.err == 0:
+            ends = sorted((e.status, e.result) for e in events_of(t, batch, 2))
+            last = (FAILED, -errno.EIO) if what in ("size", "buffer offset") else (COMPLETE, 16)
+            t.expect("batch.submit.validate", ends, {late: [(COMPLETE, 16), last]}, f"{what}, events")
     status = submit(t, batch, *[good] * 8)
     t.expect(
         "batch.submit.all-or-nothing", code_text(status), {"nothing accepted": "Success"}, "all the room is still there"

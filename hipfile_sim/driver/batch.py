@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from hipfile_sim.driver.buffers import U64, Buffer, Refused, inspect
-from hipfile_sim.driver.codes import MAX_BATCH, SUCCESS, BatchStatus, HipFileStatus, OpError, status
+from hipfile_sim.driver.codes import MAX_BATCH, SUCCESS, BatchStatus, HipFileStatus, OpError, VendorError, status
 from hipfile_sim.driver.tasks import Batch, BatchEvent, BatchOp, Task, checked
 from hipfile_sim.engine.command import Lane
 from hipfile_sim.engine.errors import DeadlockError
@@ -21,6 +21,8 @@ __all__ = ["GENERATIONS", "BatchEvent", "BatchOp", "CufileBatches", "PoolBatches
 
 INVALID = status(OpError.hipFileInvalidValue)
 INTERNAL = status(OpError.hipFileInternalError)
+SUBMIT_FAILED = HipFileStatus(VendorError.batchSubmitFailed)
+STATUS_FAILED = HipFileStatus(VendorError.batchStatusFailed)
 FULL = status(OpError.hipFileBatchFull)
 NOT_INITIALIZED = status(OpError.hipFileDriverNotInitialized)
 WORKERS = 4
@@ -93,7 +95,7 @@ class StoredBatches:
 
     def inspect(self, op: BatchOp) -> Buffer:
         """The temporary buffer of an operation on memory that is not registered."""
-        return inspect(self.driver.runtime, op.buffer & U64, None)
+        return inspect(self.driver.runtime, self.driver.profile, op.buffer & U64, None)
 
     def get_status(
         self, handle: int, min_nr: int, max_nr: int, timeout: tuple[int, int] | None
@@ -150,9 +152,13 @@ class PoolBatches(StoredBatches):
             except Refused as refused:
                 return refused.status
             tasks.append(task)
-            if not checked(op, task.buffer):
+            if not self.acceptable(op, task.buffer):
                 return INVALID
         return SUCCESS
+
+    def acceptable(self, op: BatchOp, buffer: Buffer) -> bool:
+        """Whether an operation may be part of a batch. [batch.submit.validate]"""
+        return checked(op, buffer)
 
     def _start(self, batch: Batch, tasks: Sequence[Task]) -> None:
         engine = self.driver.engine
@@ -243,26 +249,28 @@ class PoolBatches(StoredBatches):
 
 
 class CufileBatches(PoolBatches):
-    """cuFile: bad arguments are 5030, and host memory may be part of a batch."""
+    """cuFile: refusals have codes of their own, and most bad operations fail as operations."""
 
     def set_up(self, capacity: int) -> tuple[HipFileStatus, int]:
         """Needs an open driver. [batch.setup.capacity] [batch.setup.closed]"""
         if self.driver.state.use_count == 0 or not 1 <= capacity <= MAX_BATCH:
-            return INTERNAL, 0
+            return INVALID, 0
         return super().set_up(capacity)
 
     def submit(self, handle: int, ops: Sequence[BatchOp] | None) -> HipFileStatus:
-        """Any refusal is 5030. [batch.submit.handle]"""
-        return SUCCESS if super().submit(handle, ops) is SUCCESS else INTERNAL
+        """Any refusal is the same code. [batch.submit.handle] [batch.submit.full]"""
+        return SUCCESS if super().submit(handle, ops) is SUCCESS else SUBMIT_FAILED
 
-    def inspect(self, op: BatchOp) -> Buffer:
-        """Host memory is taken as it is. [batch.submit.memory]"""
-        try:
-            return super().inspect(op)
-        except Refused as refused:
-            if refused.status.err != OpError.hipFileHipMemoryTypeInvalid:
-                raise
-            return Buffer(op.buffer & U64, (op.buffer_offset + op.size) & U64, 0)
+    def acceptable(self, op: BatchOp, buffer: Buffer) -> bool:
+        """The rest is found out when the operation runs. [batch.submit.validate]"""
+        return op.file_offset >= 0
+
+    def get_status(
+        self, handle: int, min_nr: int, max_nr: int, timeout: tuple[int, int] | None
+    ) -> tuple[HipFileStatus, list[BatchEvent]]:
+        """Any refusal is the same code. [batch.status.order]"""
+        code, events = super().get_status(handle, min_nr, max_nr, timeout)
+        return (SUCCESS if code is SUCCESS else STATUS_FAILED), events
 
     def cancel(self, handle: int) -> HipFileStatus:
         """Always succeeds; cancelled operations yield no events. [batch.cancel]"""

@@ -9,16 +9,14 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from hipfile_sim.driver.codes import HipFileStatus, OpError
-from hipfile_sim.hip.codes import HipError
+from hipfile_sim.hip.codes import HipError, MemoryType
 
 if TYPE_CHECKING:
+    from hipfile_sim.driver.profiles import Profile
     from hipfile_sim.hip.runtime import Runtime
 
 U64 = (1 << 64) - 1
 """Mask of a ``size_t``."""
-
-DEVICE_MEMORY = 2
-"""``hipMemoryTypeDevice``: the only kind that hipFile takes."""
 
 
 class Buffer:
@@ -95,12 +93,14 @@ class Refused(Exception):
         self.status = HipFileStatus(err, hip)
 
 
-def inspect(runtime: Runtime, pointer: int, length: int | None) -> Buffer:
+def inspect(runtime: Runtime, profile: Profile, pointer: int, length: int | None) -> Buffer:
     """Ask HIP about `pointer` and build a buffer on it.
 
     Parameters
     ----------
     runtime : Runtime
+    profile : Profile
+        Says which kinds of memory are taken.
     pointer : int
         Device address; may be inside an allocation. [buffer.interior-pointer]
     length : int or None
@@ -114,8 +114,8 @@ def inspect(runtime: Runtime, pointer: int, length: int | None) -> Buffer:
     Raises
     ------
     Refused
-        5022 for NULL; 5013 for memory that is not device memory; 5014 for a length past the end of the allocation; 5011
-        with the HIP code where HIP fails. Registration turns HIP's "invalid value" and "not found" into 5022.
+        5022 for NULL; 5013 for memory of a kind that is not taken; 5014 for a length past the end of the allocation;
+        5011 with the HIP code where HIP fails. Registration turns HIP's "invalid value" and "not found" into 5022.
     """
     if pointer == 0:  # [buffer.register.null]
         raise Refused(OpError.hipFileInvalidValue)
@@ -124,8 +124,12 @@ def inspect(runtime: Runtime, pointer: int, length: int | None) -> Buffer:
         if length is not None and code == HipError.hipErrorInvalidValue:  # [buffer.register.attributes]
             raise Refused(OpError.hipFileInvalidValue)
         raise Refused(OpError.hipFileHipDriverError, code)
-    if attributes.type != DEVICE_MEMORY:  # [buffer.register.type]
-        raise Refused(OpError.hipFileHipMemoryTypeInvalid)
+    if attributes.type not in (profile.io_memory if length is None else profile.registered_memory):
+        raise Refused(OpError.hipFileHipMemoryTypeInvalid)  # [buffer.register.type]
+    if attributes.type == MemoryType.hipMemoryTypeUnregistered:  # nobody knows where it ends
+        if length is None:
+            length = 0 if runtime.memory.is_device_address(pointer) else (1 << 64) - pointer
+        return Buffer(pointer, length, attributes.device)
     code, base, size = runtime.hipMemGetAddressRange(pointer)
     if code != HipError.hipSuccess:
         if length is not None and code in (HipError.hipErrorNotFound, HipError.hipErrorInvalidValue):
@@ -147,19 +151,21 @@ class BufferTable:
     Parameters
     ----------
     runtime : Runtime
+    profile : Profile
     lock : lock
         The driver's; never held while HIP is called.
     """
 
-    __slots__ = ("_lock", "_runtime", "entries")
+    __slots__ = ("_lock", "_profile", "_runtime", "entries")
 
-    def __init__(self, runtime: Runtime, lock: AbstractContextManager[object]) -> None:
+    def __init__(self, runtime: Runtime, profile: Profile, lock: AbstractContextManager[object]) -> None:
         self._runtime = runtime
+        self._profile = profile
         self._lock = lock
         self.entries: dict[int, Buffer] = {}
 
     def register(self, pointer: int, length: int, flags: int) -> None:
-        """Register `length` bytes at `pointer`. Length 0 is accepted. [buffer.register.length-zero]
+        """Register `length` bytes at `pointer`.
 
         Raises
         ------
@@ -168,7 +174,9 @@ class BufferTable:
         """
         if pointer in self.entries:  # [buffer.register.duplicate]
             raise Refused(OpError.hipFileMemoryAlreadyRegistered)
-        buffer = inspect(self._runtime, pointer, length)
+        if length == 0 and self._profile.length_zero is not None:  # [buffer.register.length-zero]
+            raise Refused(self._profile.length_zero)
+        buffer = inspect(self._runtime, self._profile, pointer, length)
         buffer.flags = flags  # [buffer.register.flags]
         buffer.registered = True
         with self._lock:

@@ -43,6 +43,7 @@ __all__ = [
     "SizeTParameter",
     "StreamFlag",
     "StringParameter",
+    "VendorError",
     "error_name",
     "error_string",
     "hip_status",
@@ -101,6 +102,13 @@ class OpError(IntEnum):
     hipFileBatchFull = 5037
     hipFileAsyncNotSupported = 5038
     hipFileIOMaxError = 5039
+
+
+class VendorError(IntEnum):
+    """Codes that cuFile was observed to answer with and that ``hipFileOpError_t`` does not have; the names are ours."""
+
+    batchSubmitFailed = 5040
+    batchStatusFailed = 5041
 
 
 ERROR_NAMES: Final[dict[int, str]] = {code.value: code.name for code in OpError}
@@ -177,7 +185,7 @@ def is_hipfile_err(code: int) -> bool:
 class HipFileStatus(NamedTuple):
     """``hipFileError_t``: the hipFile code and, for `hipFileHipDriverError`, the HIP code behind it."""
 
-    err: OpError
+    err: OpError | VendorError
     hip_drv_err: HipError = HipError.hipSuccess
 
     @property

@@ -344,9 +344,9 @@ class Driver(Services):
         return self.parameters.get("bool", parameter)
 
     @public(with_values(None))
-    def hipFileGetParameterString(self, parameter: int, length: int = 0) -> tuple[HipFileStatus, str | None]:
-        """`length` is the room for the text in bytes. [param.get]"""
-        return self.parameters.get("string", parameter)
+    def hipFileGetParameterString(self, parameter: int, length: int) -> tuple[HipFileStatus, str | None]:
+        """`length` is the room for the text in bytes, with the one that ends it. [param.get]"""
+        return self.parameters.get_text(parameter, length)
 
     @public()
     def hipFileSetParameterSizeT(self, parameter: int, value: int) -> HipFileStatus:

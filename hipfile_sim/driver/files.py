@@ -241,6 +241,9 @@ class FileMap:
         if descr.type != HandleType.hipFileHandleTypeOpaqueFD:
             return status(OpError.hipFileIONotSupported), 0  # [file.register.type]
         try:
+            refusal = self._turned_away(descr.fd)
+            if refusal is not None:
+                return status(refusal), 0
             file = RegisteredFile(self.files, self.mounts, descr.fd)
         except OSError as error:  # [file.register.inspect] [error.funnel.emfile]
             full = error.errno in (errno.EMFILE, errno.ENFILE)
@@ -248,8 +251,6 @@ class FileMap:
         refusal = self.profile.unknown_mount
         if file.mount is not None:  # [file.register.mount-refused]
             refusal = self.profile.refused_mounts.get(file.mount.type)
-        if file.flags & self.profile.refused_flags:  # [file.access.append]
-            refusal = OpError.hipFileInvalidFileOpenFlag
         if self.profile.register_init == "after-inspect":
             implicit_init()  # [life.init.handle-register]
         if refusal is None:
@@ -261,6 +262,17 @@ class FileMap:
             refusal = OpError.hipFileHandleAlreadyRegistered  # [file.register.duplicate]
         file._leave(even_in_use=True)  # closes the second descriptor again
         return status(refusal), 0
+
+    def _turned_away(self, fd: int) -> OpError | None:
+        """What the profile refuses for the kind of the descriptor alone, before anything is opened."""
+        profile = self.profile
+        if profile.refused_flags and self.files.getfl(fd) & profile.refused_flags:
+            return OpError.hipFileInvalidFileOpenFlag  # [file.access.append] [file.access.tmpfile]
+        if profile.irregular is not None:  # observed: directory, character device, pipe
+            info = self.files.inspect(fd)
+            if not (info.is_regular or info.is_block_device):
+                return profile.irregular
+        return None
 
     def lookup(self, handle: int) -> RegisteredFile | None:
         """The file of a handle, or None; any int is fine, nothing is dereferenced."""

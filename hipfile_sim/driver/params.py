@@ -87,13 +87,20 @@ class Parameters:
             return INVALID, None
         return SUCCESS, self.values[kind, parameter]
 
+    def get_text(self, parameter: int, room: int) -> tuple[HipFileStatus, Any]:
+        """A text, with the byte that ends it, in `room` bytes; 5022 where it does not fit. [param.arguments-ignored]"""
+        answer, value = self.get("string", parameter)
+        if answer is SUCCESS and len(str(value).encode()) >= room:
+            return INVALID, None
+        return answer, value
+
     def set(self, kind: str, parameter: int, value: Any, is_open: bool) -> HipFileStatus:
         """One of the three setters; refused while the driver is open. [param.set]"""
         if not self._implemented:
             return NOT_IMPLEMENTED
-        if is_open:
-            return ALREADY_OPEN
         if (kind, parameter) not in self.values:
             return INVALID
+        if is_open:
+            return ALREADY_OPEN
         self.values[kind, parameter] = value
         return SUCCESS

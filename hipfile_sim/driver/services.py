@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from errno import errorcode
 from typing import TYPE_CHECKING, Any
 
-from hipfile_sim.driver.codes import FIXED_FILE_OFFSET
 from hipfile_sim.engine.command import MEM, Access, Command, Space
 from hipfile_sim.hip.codes import HipError
 from hipfile_sim.observe.observer import HostAccess, Note, Site, call_site, current_thread
@@ -193,19 +192,6 @@ class Services:
         return bytes(16) if code or properties is None else properties.uuid
 
     # -- operations --------------------------------------------------------------------------------------------------
-
-    def range_code(self, op: AsyncOp) -> int:
-        """Where ranges are checked when the operation runs: the code to publish, or 0. [bind.range.late]"""
-        codes = self.profile.async_range_codes
-        if op.file_offset < 0:
-            return codes["file_offset_fixed" if op.flags & FIXED_FILE_OFFSET else "file_offset"]
-        if op.buffer_offset < 0:
-            return codes["buffer_offset"]
-        if op.buffer_offset >= op.buffer.length:
-            return codes["buffer_offset_high"]
-        if op.size > op.buffer.length - op.buffer_offset:
-            return codes["size"]
-        return 0
 
     def wait_for(self, users: Iterable[object], what: str) -> None:
         """Wait until the asynchronous operations among `users` are complete."""

@@ -34,7 +34,7 @@ class DriverState:
         self.lock = threading.Lock()
         self.use_count = 0
         self.files = FileMap(driver.profile, driver.files, mounts, driver.runtime.new_handle)
-        self.buffers = BufferTable(driver.runtime, self.lock)
+        self.buffers = BufferTable(driver.runtime, driver.profile, self.lock)
         self.streams = StreamTable(driver, self.lock)
 
     def open(self) -> HipFileStatus:

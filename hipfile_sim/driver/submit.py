@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hipfile_sim.driver import ranges
 from hipfile_sim.driver.backends.base import Backend, select
 from hipfile_sim.driver.buffers import U64, Refused, in_range, inspect
 from hipfile_sim.driver.codes import (
@@ -29,8 +30,9 @@ if TYPE_CHECKING:
 INVALID = status(OpError.hipFileInvalidValue)
 UNKNOWN_FILE = status(OpError.hipFileHandleNotRegistered)
 INTERNAL = status(OpError.hipFileInternalError)
-PAGE = 4096
 EINVAL_PUBLISHED = -22
+CHECKED_FLAGS = PAGE_ALIGNED_INPUTS | ranges.ALL_FIXED
+"""Stream flags with which submit itself looks at alignment."""
 
 
 def submit(
@@ -83,7 +85,7 @@ def submit(
     try:
         if buffer is None:
             try:
-                buffer = inspect(driver.runtime, pointer, None)
+                buffer = inspect(driver.runtime, driver.profile, pointer, None)
             except Refused as refused:
                 # [submit.memory-type] the exception for the type is not caught on this path
                 if refused.status.err == OpError.hipFileHipMemoryTypeInvalid:
@@ -124,7 +126,7 @@ def _refuse(driver: Driver, bytes_p: int) -> HipFileStatus:
 
 
 def _check(driver: Driver, op: AsyncOp) -> tuple[HipFileStatus, Backend | None]:
-    """Steps that look at the values behind the pointers, and what is captured of them. A backend means success."""
+    """Steps that look at the values behind the pointers, and what is captured of them. A backend means: queue it."""
     profile = driver.profile
     words = driver.hostmem.read3(op.size_p, op.file_offset_p, op.buffer_offset_p)
     if words is None:  # [submit.dangling-slot]
@@ -149,11 +151,16 @@ def _check(driver: Driver, op: AsyncOp) -> tuple[HipFileStatus, Backend | None]:
         return INVALID, None
     if (  # [submit.page-aligned]
         profile.page_aligned == "checked"
-        and flags & PAGE_ALIGNED_INPUTS
-        and (file_offset < 0 or (size | file_offset | buffer_offset) % PAGE)
+        and flags & CHECKED_FLAGS == CHECKED_FLAGS
+        and ranges.unaligned(size, file_offset, buffer_offset)
     ):
         driver.hostmem.write_i64(op.bytes_p, EINVAL_PUBLISHED)
         return INVALID, None
+    if profile.async_range_check == "publish":  # [bind.range.late] what is not found here the run finds, or nobody
+        value = ranges.at_submit(profile.async_range_codes, op.buffer, flags, size, file_offset, buffer_offset)
+        if value:
+            driver.hostmem.write_i64(op.bytes_p, value)
+            return SUCCESS, None
     op.size = clamped if profile.fixed_size_clamped else size
     op.limit = size
     op.file_offset = file_offset

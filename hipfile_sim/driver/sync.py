@@ -59,11 +59,14 @@ def _through_errno(
         return CLOSED
     if file_offset < 0:  # [sync.negative-offset]
         return IOResult(-1, OpError.hipFileInvalidValue.value)
+    registered = pointer in driver.state.buffers.entries
     if buffer_offset < 0:
-        return IOResult(-1, OpError.hipFileInternalError.value)
+        return IOResult(-1, OpError.hipFileInternalError.value if registered else errno.EIO)
     file = driver.state.files.lookup(handle)
     result = _transfer(driver, write, handle, pointer, size, file_offset, buffer_offset, move)
     if result.count == -OpError.hipFileInvalidValue.value:  # [sync.range]
+        if not registered:
+            return IOResult(-1, errno.EIO if buffer_offset else errno.EPERM)
         return IOResult(-1, (OpError.hipFileInvalidMappingRange if size else OpError.hipFileInternalError).value)
     if result == IOResult(-1, errno.EBADF) and file is not None:  # [sync.error.errno]
         access = file.flags & posix.O_ACCMODE
@@ -72,7 +75,7 @@ def _through_errno(
         if not write and access == posix.O_WRONLY:
             return IOResult(-1, OpError.hipFileInvalidFileOpenFlag.value)
         return IOResult(-1, errno.EPERM)
-    return result if result.count >= -1 else IOResult(-1, -result.count)
+    return result if result.count >= 0 or result.errno else IOResult(-1, -result.count)
 
 
 def _transfer(
@@ -99,7 +102,7 @@ def _transfer(
             buffer.users.add(user)
     try:
         if buffer is None:  # [buffer.temporary]
-            buffer = inspect(driver.runtime, pointer, None)
+            buffer = inspect(driver.runtime, driver.profile, pointer, None)
         if driver.profile.negative_offset == "early-einval" and (file_offset < 0 or buffer_offset < 0):
             return CLOSED  # [sync.negative-offset]
         device = driver.runtime.thread.device

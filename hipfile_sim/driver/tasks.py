@@ -102,7 +102,7 @@ class Task(Command):
             self._move,
         )
         self.count = max(0, result.count)
-        code = _event_code(result)
+        code = _event_code(result, self.driver.profile.batch_failure)
         self.finish(BatchStatus.hipFileComplete if code >= 0 else BatchStatus.hipFileFailed, code)
 
     def finish(self, state: BatchStatus, ret: int) -> None:
@@ -130,8 +130,8 @@ class Task(Command):
         return HipError.hipSuccess if moved else HipError.hipErrorInvalidValue
 
 
-def _event_code(result: IOResult) -> int:
-    """Result of the synchronous path as ``ret`` of an event. [batch.event.result]
+def _event_code(result: IOResult, failure: int | None = None) -> int:
+    """Result of the synchronous path as ``ret`` of an event; `failure` stands for every failure. [batch.event.result]
 
     >>> (
     ...     _event_code(IOResult(-1, 27)),
@@ -142,6 +142,8 @@ def _event_code(result: IOResult) -> int:
     (-27, -5030, -5011, 5)
     """
     count = result.count
+    if count < 0 and failure is not None:
+        return failure
     if count >= 0 or count < -5000:
         return count
     if count == -1 and result.errno:

@@ -5,10 +5,12 @@ Source: observed on an H200 with cuFile 1.15.1, in its compatibility mode.
 
 from __future__ import annotations
 
+import errno
+import posix
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from hipfile_sim.driver.buffers import in_range
+from hipfile_sim.driver import ranges
 from hipfile_sim.driver.codes import MAX_RW_COUNT
 from hipfile_sim.driver.operations import INTERNAL, INVALID, AsyncOp, OpCommand
 from hipfile_sim.driver.services import SLOT
@@ -17,6 +19,10 @@ from hipfile_sim.hip.memory import HipMemoryError
 
 if TYPE_CHECKING:
     from hipfile_sim.engine.clock import CostModel
+
+
+STEP = 16 << 20
+"""Bytes moved at a time; what is taken grows by it."""
 
 
 class RunIO(OpCommand):
@@ -57,8 +63,9 @@ class RunIO(OpCommand):
         if self.count >= 0:
             return self.count, op.file_offset, op.buffer_offset
         size, file_offset, buffer_offset = op.fetch() or (0, 0, 0)
-        count = min(size, MAX_RW_COUNT) if op.value >= 0 else 0
-        if not in_range(op.buffer.length, count, file_offset, buffer_offset):
+        count = min(size, MAX_RW_COUNT, _room(op, buffer_offset)) if op.value >= 0 else 0
+        codes = op.driver.profile.async_range_codes
+        if ranges.at_run(codes, op.buffer, op.flags, size, file_offset, buffer_offset):
             count = 0
         return count, file_offset, buffer_offset
 
@@ -80,12 +87,22 @@ class RunIO(OpCommand):
         op.size = size = min(size, MAX_RW_COUNT)
         op.file_offset = file_offset
         op.buffer_offset = buffer_offset
-        refused = op.driver.range_code(op)
-        if refused:
+        codes = op.driver.profile.async_range_codes
+        refused = ranges.at_run(codes, op.buffer, op.flags, size, file_offset, buffer_offset)
+        if refused:  # [bind.range.late]
             op.value = refused
             return
-        self.data = bytearray(size)
-        self.count = _device(op, self.data, size) if op.write else _file(op, self.data, size)
+        room = _room(op, buffer_offset)  # less than the size only where no registration says how much there is
+        if op.write:
+            if size > room:
+                op.value = _beyond(op, size)
+                return
+            self.count = max(0, _device(op, self.data, size))
+        else:
+            self.count = max(0, _file(op, self.data, min(size, room + 1)))
+            if self.count > room:  # the file has more than the memory holds
+                op.value = _beyond(op, size)
+                self.count = 0
 
 
 class RunCopy(OpCommand):
@@ -132,19 +149,59 @@ class RunCopy(OpCommand):
         self.first.data = bytearray()
 
 
-def _device(op: AsyncOp, data: bytearray, count: int) -> int:
-    """Move `count` bytes between `data` and device memory; the count, or what is published instead."""
+def _room(op: AsyncOp, buffer_offset: int) -> int:
+    """Bytes of the buffer from `buffer_offset` on."""
+    return max(0, op.buffer.length - buffer_offset)
+
+
+def _beyond(op: AsyncOp, size: int) -> int:
+    """The range leaves memory that nobody registered: what is published for it.
+
+    cuFile does not look at such a size and uses whatever lies behind the allocation; the model has nothing there.
+    """
     driver = op.driver
+    if op.buffer.length == 0:  # memory that was freed
+        driver.hidden_errno(op, OSError(errno.EFAULT, posix.strerror(errno.EFAULT)))
+        return driver.profile.async_error
+    driver.memory_fault(op, op.buffer.base + op.buffer_offset, size)
+    return INTERNAL
+
+
+def _device(op: AsyncOp, data: bytearray, count: int) -> int:
+    """Move `count` bytes between `data` and the buffer; the count, or what is published instead."""
+    driver = op.driver
+    memory = driver.memory
+    start = op.buffer.base + op.buffer_offset
     try:
-        view = driver.memory.view(op.buffer.base + op.buffer_offset, count, dead_ok=True)
+        view = memory.view(start, count, dead_ok=True) if count else memoryview(b"")
     except HipMemoryError:
-        driver.memory_fault(op, op.buffer.base + op.buffer_offset, count)
+        if not memory.is_device_address(start):
+            return _host(op, data, start, count)
+        driver.memory_fault(op, start, count)
         op.value = INTERNAL
         return INTERNAL
     if op.write:
-        data[:count] = view
-    else:
+        data[:] = view
+    elif count:
         view[:] = memoryview(data)[:count]
+    return count
+
+
+def _host(op: AsyncOp, data: bytearray, start: int, count: int) -> int:
+    """As `_device`, for memory that the process itself owns; it may be none. [buffer.io.type-async]"""
+    driver = op.driver
+    for at in range(0, count, STEP):
+        step = min(STEP, count - at)
+        if op.write:
+            piece = driver.memory.read(start + at, step)
+            if piece is not None:
+                data += piece
+                continue
+        elif driver.memory.write(start + at, memoryview(data)[at : at + step]):
+            continue
+        driver.hidden_errno(op, OSError(errno.EFAULT, posix.strerror(errno.EFAULT)))
+        op.value = driver.profile.async_error
+        return op.value
     return count
 
 
@@ -153,17 +210,19 @@ def _file(op: AsyncOp, data: bytearray, size: int) -> int:
     driver = op.driver
     driver.check_descriptor(op.file)
     transfer = driver.files.pwrite_from if op.write else driver.files.pread_into
-    view = memoryview(data)
     count = 0
     while count < size:
-        try:
-            moved = transfer(op.file.buffered_fd, view[count:size], op.file_offset + count)
-        except InterruptedError:
-            continue
-        except OSError as error:
-            driver.hidden_errno(op, error)
-            op.value = driver.profile.async_error
-            return op.value
+        if not op.write and count == len(data):  # a size says nothing about how much the file has
+            data += bytes(min(STEP, size - count))
+        with memoryview(data) as whole, whole[count:size] as view:
+            try:
+                moved = transfer(op.file.buffered_fd, view, op.file_offset + count)
+            except InterruptedError:
+                continue
+            except OSError as error:
+                driver.hidden_errno(op, error)
+                op.value = driver.profile.async_error
+                return op.value
         if moved == 0:
             break
         count += moved

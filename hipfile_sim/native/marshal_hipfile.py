@@ -190,8 +190,7 @@ def hipFileGetParameterString(machine: Machine) -> Function:
         answer, value = machine.hipfile.hipFileGetParameterString(parameter, length)
         if answer.err:
             return answer
-        text = str(value).encode()[: max(length - 1, 0)] + b"\0"
-        return answer if length > 0 and hostmem.write(out, text) else _INVALID
+        return answer if hostmem.write(out, str(value).encode() + b"\0") else _INVALID
 
     return call
 

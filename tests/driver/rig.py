@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hipfile_sim.driver.codes import FileDescr, HipFileStatus, OpError
+from hipfile_sim.driver.codes import FileDescr, HipFileStatus
 from hipfile_sim.driver.fileops import RealFiles
 from hipfile_sim.hip.codes import HipError
 from hipfile_sim.hip.settings import HipSettings
@@ -259,7 +259,7 @@ class Rig:
 def error(status: Any) -> str:
     """Name of the code of a status, or of the status in a tuple, without its prefix."""
     found = status if isinstance(status, HipFileStatus) else status[0]
-    return OpError(found.err).name.removeprefix("hipFile")
+    return found.err.name.removeprefix("hipFile")
 
 
 ENOSPC, EIO, EINTR = -errno.ENOSPC, -errno.EIO, -errno.EINTR

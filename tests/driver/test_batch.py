@@ -282,13 +282,22 @@ def test_real_threads(make_rig: Any) -> None:
 
 def test_cufile(make_rig: Any) -> None:
     rig = make_rig("cufile")
-    assert error(rig.f.hipFileBatchIOSetUp(4)) == "InternalError"
+    assert error(rig.f.hipFileBatchIOSetUp(4)) == "InvalidValue"
     batch = Batch(rig, 4)
     for capacity in (0, 129):
-        assert error(rig.f.hipFileBatchIOSetUp(capacity)) == "InternalError"
-    assert batch.submit() == "InternalError"
-    assert batch.submit(batch.op(handle=1)) == "InternalError"
-    assert batch.submit(*[batch.op(n) for n in range(5)]) == "InternalError"
+        assert error(rig.f.hipFileBatchIOSetUp(capacity)) == "InvalidValue"
+    refused = "batchSubmitFailed"
+    assert batch.submit() == refused
+    assert batch.submit(batch.op(handle=1)) == refused
+    assert batch.submit(batch.op(0), batch.op(file_offset=-1)) == refused
+    assert batch.submit(*[batch.op(n) for n in range(5)]) == refused
+    assert rig.f.hipFileBatchIOGetStatus(1, 0, 4, (0, 0)) == ((5041, 0), [])
+    assert batch.submit(batch.op(0), batch.op(1, size=2**20), batch.op(2, opcode=9)) == "Success"
+    assert sorted(batch.collect(3)) == [
+        BatchEvent(100, COMPLETE, 256),
+        BatchEvent(101, FAILED, -5),
+        BatchEvent(102, COMPLETE, 256),
+    ]
     host = rig.hip.hipHostMalloc(4096)[1]
     assert batch.submit(batch.op(0), batch.op(1, buffer=host)) == "Success"
     assert sorted(batch.collect(2)) == [BatchEvent(100, COMPLETE, 256), BatchEvent(101, COMPLETE, 256)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from typing import Any
 
@@ -123,14 +124,13 @@ def test_values_that_may_be_invalid_when_bound(
 @both
 @pytest.mark.parametrize("flags", range(8))
 def test_cufile_uses_what_it_finds(make_rig: Any, write: bool, flags: int) -> None:
-    """A grown size is used; ranges are judged when the operation runs."""
+    """A grown size is used; ranges are judged when the operation runs, and flags make no difference."""
     for values, result in (
         ((100, 16, 32), 100),
         ((256, 0, 0), 256),
-        ((225, 16, 32), -5016),
-        ((1, 16, 256), -5016),
-        ((1, -1, 32), -5022 if flags & FILE_OFFSET else -1),
-        ((1, 16, -1), -5030),
+        ((225, 16, 32), -5),
+        ((1, 16, 256), -5),
+        ((1, -1, 32), -1),
         ((0, 16, 32), 0),
     ):
         held = Held(make_rig("cufile"), write, flags)
@@ -140,30 +140,162 @@ def test_cufile_uses_what_it_finds(make_rig: Any, write: bool, flags: int) -> No
 
 
 @both
+@pytest.mark.parametrize("at_submit", [True, False])
+def test_cufile_uses_the_bytes_before_the_buffer(make_rig: Any, write: bool, at_submit: bool) -> None:
+    rig = make_rig("cufile")
+    fd, handle = rig.file(DATA)
+    memory, stream = rig.memory(256, DEVICE), rig.stream(0)
+    assert rig.f.hipFileBufRegister(memory + 64, 64, 0).ok
+    slots = Slots(32, 0, -48 if at_submit else 0)
+    rig.hold(stream)
+    assert error(rig.go(write, handle, memory + 64, slots, stream)) == "Success"
+    slots.set(32, 0, -48)
+    rig.release(stream)
+    assert slots.done == 32
+    if write:
+        assert os.pread(fd, 32, 0) == DEVICE[16:48]
+    else:
+        assert rig.peek(memory, 256) == DEVICE[:16] + DATA[:32] + DEVICE[48:]
+
+
+@both
+@pytest.mark.parametrize(("values", "done"), [((16, -1, 0), -5022), ((16, 0, -1), -5030), ((257, 0, 0), -5016)])
+def test_cufile_publishes_at_once_where_all_is_fixed(
+    make_rig: Any, write: bool, values: tuple[int, int, int], done: int
+) -> None:
+    rig = make_rig("cufile")
+    _, handle = rig.file(DATA)
+    pointer, stream, slots = rig.buffer(256), rig.stream(7), Slots(*values)
+    rig.hold(stream)
+    assert error(rig.go(write, handle, pointer, slots, stream)) == "Success"
+    assert slots.done == done
+    rig.release(stream)
+    assert slots.done == done
+
+
+@both
+@pytest.mark.parametrize(
+    ("values", "done"),
+    [((64, 0, 0), 64), ((64, 0, 8), -5), ((64, -1, 0), -1), ((0, 0, 0), 0), ((300, 0, 0), 256)],
+)
+def test_cufile_looks_at_the_offset_alone_without_a_registration(
+    make_rig: Any, write: bool, values: tuple[int, int, int], done: int
+) -> None:
+    rig = make_rig("cufile")
+    _, handle = rig.file(DATA)
+    pointer, stream, slots = rig.memory(256, DEVICE), rig.stream(), Slots(*values)
+    recorder = rig.watch()
+    assert error(rig.go(write, handle, pointer, slots, stream)) == "Success"
+    rig.sync(stream)
+    if write and values[0] > 256:  # the device has no more than its 256 bytes; the real one writes what is behind them
+        assert slots.done == -5030
+        assert "chunk.memory-fault" in recorder.note_ids
+    else:
+        assert slots.done == done
+
+
+@both
+@pytest.mark.parametrize("kind", ["plain", "pinned", "managed"])
+@pytest.mark.parametrize("registered", [True, False])
+def test_cufile_moves_host_memory(make_rig: Any, write: bool, kind: str, registered: bool) -> None:
+    rig = make_rig("cufile")
+    fd, handle = rig.file(DATA)
+    room = ctypes.create_string_buffer(256)
+    pointer = {
+        "plain": lambda: ctypes.addressof(room),
+        "pinned": lambda: rig.hip.hipHostMalloc(256)[1],
+        "managed": lambda: rig.hip.hipMallocManaged(256)[1],
+    }[kind]()
+    memory, stream = rig.machine.memory, rig.stream(0)
+    if registered:
+        code = error(rig.f.hipFileBufRegister(pointer, 256, 0))
+        assert code == ("HipMemoryTypeInvalid" if kind == "managed" else "Success")
+    assert memory.write(pointer, DEVICE)
+    slots = Slots(100, 16, 0)
+    assert error(rig.go(write, handle, pointer, slots, stream)) == "Success"
+    rig.sync(stream)
+    assert slots.done == 100
+    call = rig.f.hipFileWrite if write else rig.f.hipFileRead
+    assert call(handle, pointer, 50, 128, 128) == (50, 0)
+    if write:
+        assert os.pread(fd, 999, 0) == DATA[:16] + DEVICE[:100] + DATA[116:128] + DEVICE[128:178] + DATA[178:]
+    else:
+        assert memory.read(pointer, 256) == DATA[16:116] + DEVICE[100:128] + DATA[128:178] + DEVICE[178:]
+
+
+@both
+@pytest.mark.parametrize("kind", ["nothing mapped", "freed", "huge"])
+def test_cufile_survives_memory_that_is_none(make_rig: Any, write: bool, kind: str) -> None:
+    rig = make_rig("cufile")
+    _, handle = rig.file(DATA)
+    pointer, size = 0x10000, 64
+    if kind == "freed":
+        pointer = rig.memory(4096)
+        assert rig.hip.hipFree(pointer) == 0
+    if kind == "huge":
+        size = 2**63
+    call = rig.f.hipFileWrite if write else rig.f.hipFileRead
+    assert call(handle, pointer, size, 0, 0) == (-1, 1)
+    stream, slots = rig.stream(0), Slots(size)
+    assert error(rig.go(write, handle, pointer, slots, stream)) == "Success"
+    rig.sync(stream)
+    assert slots.done == -1
+
+
+def test_cufile_short_read_overwrites_the_rest_of_the_range(make_rig: Any) -> None:
+    rig = make_rig("cufile")
+    _, handle = rig.file(DATA)
+    _, other = rig.file(b"\x11" * 256)
+    pointer = rig.buffer(256, DEVICE)
+    assert rig.f.hipFileRead(other, rig.buffer(256), 256, 0, 0) == (256, 0)
+    assert rig.f.hipFileRead(handle, pointer, 100, 246, 8) == (10, 0)
+    after = rig.peek(pointer, 256)
+    assert after[:18] == DEVICE[:8] + DATA[246:]
+    assert after[18:108] != DEVICE[18:108]
+    assert after[108:] == DEVICE[108:]
+    assert rig.f.hipFileRead(handle, pointer, 100, 300, 8) == (0, 0)
+    assert rig.peek(pointer, 256) == after
+
+
+@both
 def test_cufile_aligned_promise_is_checked_at_submit(make_rig: Any, write: bool) -> None:
     rig = make_rig("cufile")
     _, handle = rig.file(pattern(8192))
     pointer, stream = rig.buffer(8192), rig.stream(15)
-    for values in ((100, 0, 0), (4096, 1, 0), (4096, 0, 8), (4096, -4096, 0)):
+    for values in ((100, 0, 0), (4096, 1, 0), (4096, 0, 8), (4096, -1, 0)):
         slots = Slots(*values)
         assert error(rig.go(write, handle, pointer, slots, stream)) == "InvalidValue"
         assert slots.done == -22
-    slots = Slots(4096, 4096, 0)
-    assert error(rig.go(write, handle, pointer, slots, stream)) == "Success"
-    rig.sync(stream)
-    assert slots.done == 4096
+    promised = rig.stream(8)  # what may still change is looked at late
+    for chosen, values, done in (
+        (stream, (4096, 4096, 0), 4096),
+        (stream, (4096, -4096, 0), -5022),
+        (promised, (4096, 4096, 0), 4096),
+        (promised, (100, 0, 0), -5),
+        (promised, (4096, -1, 0), -5),
+        (promised, (4096, -4096, 0), -1),
+    ):
+        slots = Slots(*values)
+        assert error(rig.go(write, handle, pointer, slots, chosen)) == "Success"
+        rig.sync(chosen)
+        assert slots.done == done, values
 
 
 @both
-@pytest.mark.parametrize("values", [(257, 0, 0), (1, 0, 256), (1, -1, 0), (1, 0, -1)])
-def test_cufile_accepts_bad_ranges_at_submit(make_rig: Any, write: bool, values: tuple[int, int, int]) -> None:
+@pytest.mark.parametrize(
+    ("values", "at_once", "done"),
+    [((257, 0, 0), -5016, -5016), ((1, 0, 256), -5016, -5016), ((2**63, 0, 0), -5016, -5016), ((1, -1, 0), 0, -1)],
+)
+def test_cufile_accepts_bad_ranges_at_submit(
+    make_rig: Any, write: bool, values: tuple[int, int, int], at_once: int, done: int
+) -> None:
     rig = make_rig("cufile")
     _, handle = rig.file(DATA)
     pointer, stream, slots = rig.buffer(256), rig.stream(0), Slots(*values)
     assert error(rig.go(write, handle, pointer, slots, stream)) == "Success"
-    assert slots.done == 0
+    assert slots.done == at_once
     rig.sync(stream)
-    assert slots.done == {257: -5016}.get(values[0], {256: -5016, -1: -5030}.get(values[2], -1))
+    assert slots.done == done
 
 
 @pytest.mark.parametrize("profile", AMD)

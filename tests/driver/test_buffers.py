@@ -96,6 +96,13 @@ def test_deregister_in_use_is_refused_until_the_operation_is_done(make_rig: Any,
     assert error(rig.f.hipFileBufDeregister(pointer)) == "Success"
 
 
+def test_cufile_refuses_length_zero(make_rig: Any) -> None:
+    rig = make_rig("cufile")
+    pointer = rig.memory(64)
+    assert error(rig.f.hipFileBufRegister(pointer, 0, 0)) == "InvalidValue"
+    assert error(rig.f.hipFileBufDeregister(pointer)) == "MemoryNotRegistered"
+
+
 def test_cufile_waits_for_the_operation(make_rig: Any) -> None:
     rig = make_rig("cufile")
     _, handle = rig.file(pattern(64))

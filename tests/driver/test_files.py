@@ -369,6 +369,25 @@ def test_a_file_costs_one_descriptor(fd: int):
     assert len(os.listdir("/proc/self/fd")) == before
 
 
+def test_what_is_no_file_is_refused_by_cufile(tmp_path: Path):
+    world = World("cufile", "ext4")
+    numbers = [os.open(tmp_path, os.O_RDONLY), os.open("/dev/null", os.O_RDWR), *os.pipe()]
+    try:
+        for number in numbers:
+            assert world.register(number) == (OpError.hipFileInvalidFileType, 0)
+    finally:
+        for number in numbers:
+            os.close(number)
+
+
+def test_unnamed_files_are_refused_by_cufile(tmp_path: Path):
+    number = os.open(tmp_path, os.O_TMPFILE | os.O_RDWR)
+    try:
+        assert World("cufile", "ext4").register(number) == (OpError.hipFileInvalidFileOpenFlag, 0)
+    finally:
+        os.close(number)
+
+
 def test_tmpfs_is_refused_by_cufile(fd: int):
     world = World("cufile", "tmpfs")
     assert world.register(fd) == (OpError.hipFileHandleNotRegistered, 0)

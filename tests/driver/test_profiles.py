@@ -20,7 +20,7 @@ TABLE = {
     "async_generation": ("g1", "g1", "g1", "g2", "cufile"),
     "async_bounce": ("per-op", "per-op", "per-op", "per-stream", "none"),
     "async_selection": (False, False, False, True, False),
-    "async_range_check": ("submit", "submit", "submit", "submit", "run"),
+    "async_range_check": ("submit", "submit", "submit", "submit", "publish"),
     "negative_offset": ("range-check", "range-check", "early-einval", "early-einval", "range-check"),
     "sync_failover": (False, True, True, True, False),
     "async_failover": (False,) * 5,

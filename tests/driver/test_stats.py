@@ -114,6 +114,9 @@ def test_cufile_has_parameters(make_rig: Any) -> None:
     assert error(rig.f.hipFileGetParameterBool(99)) == "InvalidValue"
     rig.f.hipFileDriverOpen()
     assert error(rig.f.hipFileSetParameterBool(2, False)) == "DriverAlreadyOpen"
+    assert error(rig.f.hipFileSetParameterBool(99, False)) == "InvalidValue"
+    assert rig.f.hipFileGetParameterString(0, 1) == ((0, 0), "")
+    assert error(rig.f.hipFileGetParameterString(0, 0)) == "InvalidValue"
     assert rig.f.hipFileDriverSetMaxCacheSize(77).ok
     assert rig.f.hipFileDriverSetPollMode(True, 8).ok
     properties = rig.f.hipFileDriverGetProperties()[1]

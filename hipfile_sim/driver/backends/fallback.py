@@ -67,7 +67,7 @@ class Fallback(Backend):
         self.allocate: Callable[[int], HostBuffer] = HostBuffer
 
     def score(self, file: RegisteredFile, buffer: Buffer, size: int, file_offset: int, buffer_offset: int) -> int:
-        # [sync.fallback.accepts] buffers are always device memory, so nothing else matters
+        # [sync.fallback.accepts] what memory is taken was decided before, so nothing else matters
         return 0 if self.enabled else REFUSED
 
     @property
@@ -137,10 +137,11 @@ class Fallback(Backend):
         moved = driver.files.pread_into(file.buffered_fd, view, offset)
         driver.engine.clock.advance(driver.engine.costs.file(moved))
         if moved > 0:
+            length = moved if driver.profile.eof_rest == "untouched" else len(view)  # [sync.eof.rest]
             if mover is not None:
-                self._check(mover(address, bounce, moved))
+                self._check(mover(address, bounce, length))
             else:
-                self._check(driver.runtime.hipMemcpy(address, bounce, moved, HOST_TO_DEVICE))
+                self._check(driver.runtime.hipMemcpy(address, bounce, length, HOST_TO_DEVICE))
         return moved
 
     def _write_chunk(

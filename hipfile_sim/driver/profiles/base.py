@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from hipfile_sim.driver.codes import OpError
+from hipfile_sim.hip.codes import MemoryType
 
 __all__ = ["DEFAULT_ASYNC_BUFFER", "ParsedInt", "Profile", "Variable", "parse_from_chars", "parse_strtoul"]
 
@@ -157,14 +158,23 @@ class Profile:
     """Code for a descriptor that cannot be inspected or opened again. [file.register.inspect]"""
     unknown_mount: OpError | None = None
     """Code for a file whose mount is not found; None: it registers. [file.mount.unknown]"""
+    irregular: OpError | None = None
+    """Code for what is neither a regular file nor a block device; None: it registers."""
     refused_flags: int = 0
-    """Status flags of a descriptor that registration refuses with InvalidFileOpenFlag. [file.access.append]"""
+    """Status flags of a descriptor that registration refuses with InvalidFileOpenFlag, before anything else.
+    [file.access.append] [file.access.tmpfile]"""
     refused_mounts: Mapping[str, OpError] = field(default_factory=_nothing)
     """Mount types that registration refuses, and with what. [file.register.mount-refused]"""
     file_in_use: Literal["keep", "detach"] = "keep"
     """Handle deregistered in flight: silently stays registered, or goes at once and the operation ends well."""
 
     # -- buffers
+    registered_memory: frozenset[MemoryType] = frozenset({MemoryType.hipMemoryTypeDevice})
+    """Kinds of memory that ``hipFileBufRegister`` takes. [buffer.register.type]"""
+    io_memory: frozenset[MemoryType] = frozenset({MemoryType.hipMemoryTypeDevice})
+    """Kinds of memory that I/O takes without a registration. [buffer.io.type-sync] [buffer.io.type-async]"""
+    length_zero: OpError | None = None
+    """Code for a registration of 0 bytes; None: it registers. [buffer.register.length-zero]"""
     buffer_in_use: Literal["refuse", "wait"] = "refuse"
     """Buffer deregistered in flight: InternalError at once, or wait for the operations."""
     stream_in_use: Literal["leave", "wait"] = "leave"
@@ -178,6 +188,8 @@ class Profile:
     with no stream. [error.sync.negative] [sync.fallback.memcpy-order]"""
     negative_offset: Literal["range-check", "early-einval"] = "range-check"
     """Where a negative offset of sync I/O is found: the backend's range check, or before selection (-1/EINVAL)."""
+    eof_rest: Literal["untouched", "overwritten"] = "untouched"
+    """What a short read does to the rest of the range that was asked for. [sync.eof.rest]"""
     sync_failover: bool = False
     """ENODEV and EREMOTEIO of the fastpath are retried on the fallback. [sync.failover]"""
     sync_switches_device: bool = False
@@ -192,11 +204,11 @@ class Profile:
     """Who owns the pinned bounce buffer of an async fallback operation. [chunk.bounce.owner]"""
     async_selection: bool = False
     """Backends are scored for async operations; False: always the fallback, whatever ALLOW says. [submit.selection]"""
-    async_range_check: Literal["submit", "run"] = "submit"
-    """Where ranges are checked first: InvalidValue at submit, or only when the operation runs."""
+    async_range_check: Literal["submit", "publish"] = "submit"
+    """A bad range is refused at submit with InvalidValue, or published: a part at submit, a part by the run."""
     async_range_codes: Mapping[str, int] = field(default_factory=_nothing)
-    """With ``run``: published value by cause: ``size``, ``buffer_offset_high``, ``file_offset``, ``file_offset_fixed``,
-    ``buffer_offset``."""
+    """With ``publish``: published value by place and cause: ``submit_size``, ``submit_file_offset``,
+    ``submit_buffer_offset``, ``run_size``, ``run_file_offset``, ``run_unaligned`` (``driver/ranges.py``)."""
     refused_result: int | None = None
     """What a call refused for null pointers publishes; None: the slot is left alone. [submit.untouched]"""
     unknown_file: Literal["refuse", "publish"] = "refuse"
@@ -210,7 +222,8 @@ class Profile:
     grown_size: Literal["refuse", "use"] = "refuse"
     """Size slot grown after submit: -5022, or the grown size is used. [bind.grown]"""
     page_aligned: Literal["ignored", "checked"] = "ignored"
-    """PAGE_ALIGNED_INPUTS: stored and never used, or unaligned values are refused at submit (-22 published)."""
+    """PAGE_ALIGNED_INPUTS: stored and never used, or unaligned values are refused: at submit if all values are fixed
+    (-22 published), else by the run."""
     size_zero: Literal["immediate", "enqueued"] = "immediate"
     """Async size 0 on the fallback: nothing is queued, or the operation is. [submit.size-zero]"""
     async_error: int = -1
@@ -225,6 +238,8 @@ class Profile:
     # -- batch, parameters, statistics
     batch: Literal["stored", "pool", "cufile"] = "stored"
     """Accepted operations are stored and never run, or run on a pool. [batch.generation]"""
+    batch_failure: int | None = None
+    """Value of the event of a failed operation; None: it says why. [batch.event.result]"""
     parameters: Literal["not-implemented", "implemented"] = "not-implemented"
     stats_api: bool = False
     """``hipFileGetStatsL1/L2/L3`` exist. [stats.api]"""

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import posix
 from types import MappingProxyType
 
 from hipfile_sim.driver.codes import OpError
 from hipfile_sim.driver.profiles.base import Profile
+from hipfile_sim.hip.codes import MemoryType
+
+HOST_AND_DEVICE = frozenset(
+    {MemoryType.hipMemoryTypeUnregistered, MemoryType.hipMemoryTypeHost, MemoryType.hipMemoryTypeDevice}
+)
+"""Plain and pinned host memory, and device memory. Managed memory is not registered, but read and written."""
 
 PROFILE = Profile(
     name="cufile",
@@ -29,9 +36,13 @@ PROFILE = Profile(
     last_close="drain",
     inspect_error=OpError.hipFileInvalidValue,
     unknown_mount=OpError.hipFileHandleNotRegistered,
-    refused_flags=posix.O_APPEND,
-    refused_mounts=MappingProxyType({"tmpfs": OpError.hipFileHandleNotRegistered}),
+    irregular=OpError.hipFileInvalidFileType,
+    refused_flags=posix.O_APPEND | posix.O_TMPFILE & ~posix.O_DIRECTORY,
+    refused_mounts=MappingProxyType(dict.fromkeys(("tmpfs", "proc"), OpError.hipFileHandleNotRegistered)),
     file_in_use="detach",
+    registered_memory=HOST_AND_DEVICE,
+    io_memory=HOST_AND_DEVICE | {MemoryType.hipMemoryTypeManaged},
+    length_zero=OpError.hipFileInvalidValue,
     buffer_in_use="wait",
     stream_in_use="wait",
     refused_result=-22,
@@ -39,16 +50,18 @@ PROFILE = Profile(
     backends=("fallback",),
     negative_offset="range-check",
     sync_codes="errno",
+    eof_rest="overwritten",
     async_generation="cufile",
     async_bounce="none",
-    async_range_check="run",
+    async_range_check="publish",
     async_range_codes=MappingProxyType(
         {
-            "size": -OpError.hipFileInvalidMappingSize.value,
-            "buffer_offset_high": -OpError.hipFileInvalidMappingSize.value,
-            "file_offset": -1,
-            "file_offset_fixed": -OpError.hipFileInvalidValue.value,
-            "buffer_offset": -OpError.hipFileInternalError.value,
+            "submit_size": -OpError.hipFileInvalidMappingSize.value,
+            "submit_file_offset": -OpError.hipFileInvalidValue.value,
+            "submit_buffer_offset": -OpError.hipFileInternalError.value,
+            "run_size": -errno.EIO,
+            "run_file_offset": -errno.EPERM,
+            "run_unaligned": -errno.EIO,
         }
     ),
     async_device_check=False,
@@ -59,5 +72,6 @@ PROFILE = Profile(
     async_error=-1,
     stream_flags_mask=None,
     batch="cufile",
+    batch_failure=-errno.EIO,
     parameters="implemented",
 )
