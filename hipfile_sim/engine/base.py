@@ -181,8 +181,10 @@ class Engine(ABC):
         command.deps = deps
         command.submit_time = self.clock.now
         lane.queue.append(command)
-        for observer in self.observers:
-            observer.submitted(command)
+        if self.observers:
+            self._tell("submitted", command)
+            if self.fatal is not None:
+                raise self.fatal
         return ticket
 
     def _enqueue_all(self, lane: Lane, commands: Sequence[Command], deps: tuple[Marker, ...]) -> None:
@@ -211,6 +213,20 @@ class Engine(ABC):
             "on real hardware this ends the process"
         )
         self.fatal.__cause__ = error
+
+    def _tell(self, event: str, command: Command) -> None:
+        """Tell the observers. One that raises makes the machine unusable, and never leaves a command half done."""
+        for observer in self.observers:
+            try:
+                getattr(observer, event)(command)
+            except BaseException as error:
+                self.fatal = EngineError(
+                    f"observer {observer!r} raised {type(error).__name__}: {error}, told that {command.describe()} on "
+                    f"{command.lane.name} was {event}; observers must not raise"
+                )
+                self.fatal.__cause__ = error
+                if not isinstance(error, Exception) and not self.threaded:
+                    raise
 
     def _call_user(self, command: Command) -> None:
         """Run user code on the calling thread, marked as what it is."""

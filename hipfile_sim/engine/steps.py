@@ -356,8 +356,7 @@ class StepEngine(Engine):
         command.start_time = start
         lane.unblocked = 0
         if self.observers:
-            for observer in self.observers:
-                observer.started(command)
+            self._tell("started", command)
         if command.external:
             lane.running = command
             worker = self._worker(lane)
@@ -396,8 +395,7 @@ class StepEngine(Engine):
         if not lane.queue:
             self._active.pop(lane.index, None)
         if self.observers:
-            for observer in self.observers:
-                observer.finished(command)
+            self._tell("finished", command)
         if self.fresh_waiters:
             self.changed.notify_all()
 

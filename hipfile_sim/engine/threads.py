@@ -212,8 +212,8 @@ class ThreadEngine(Engine):
                 command = lane.queue.popleft()
                 lane.running = command
                 command.start_time = self.clock.now
-                for observer in self.observers:
-                    observer.started(command)
+                if self.observers:
+                    self._tell("started", command)
                 lock.release()
                 error: BaseException | None = None
                 try:
@@ -242,9 +242,9 @@ class ThreadEngine(Engine):
         self.steps += 1
         if error is not None:
             self._failed(command, error)
-        for observer in self.observers:
-            observer.finished(command)
-        if self._host_waiters or error is not None:
+        if self.observers:
+            self._tell("finished", command)
+        if self._host_waiters or self.fatal is not None:
             self.changed.notify_all()
         if len(self._workers) > 1:
             for index, worker in self._workers.items():
