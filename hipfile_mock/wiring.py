@@ -36,6 +36,8 @@ def check(options: Mapping[str, Any]) -> None:
             raise TypeError(f"{name}={options[name]!r}: give a {kind.__name__}, or leave it out")
     if not isinstance(options.get("strict"), bool | str | Mapping | Policy | None):
         raise TypeError(f"strict={options['strict']!r}: give True, False, None, a policy, or the text of one")
+    if not isinstance(options.get("trace"), str | os.PathLike | Observer | None) or options.get("trace") == "":
+        raise TypeError(f"trace={options['trace']!r}: give the path of the file to write, or an observer")
     for name, method in (("faults", "attach"), ("observers", "attached"), ("faces", "")):
         value = options.get(name) or ()
         if isinstance(value, str) or not isinstance(value, Iterable):

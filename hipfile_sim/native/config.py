@@ -134,7 +134,7 @@ def load(environ: Mapping[str, str] | None = None, *, default_profile: str = NEW
         profile=profile,
         schedule=schedule,
         devices=devices,
-        trace=values.pop("trace", None),
+        trace=_path(values.pop("trace", None), "trace"),
         sanitize=_policy(values.pop("sanitize", False)),
         hip=_known(_section(values, "hip")),
         environment={name: str(value) for name, value in environment.items()} or None,
@@ -159,6 +159,13 @@ def _file(path: str, including: tuple[Path, ...] = ()) -> dict[str, Any]:
     if here in including:
         raise ConfigError(f"{path} includes itself, by way of {', '.join(map(str, including))}")
     return {**_file(str(here.parent / str(base)), (*including, here)), **values}
+
+
+def _path(value: object, name: str) -> str | None:
+    """A path. A number would be taken for an open descriptor of the program, and written to."""
+    if value is not None and not (isinstance(value, str) and value):
+        raise ConfigError(f"{name} of the configuration is the path of a file, not {value!r}")
+    return value
 
 
 def _policy(value: object) -> str | None:
