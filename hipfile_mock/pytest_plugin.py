@@ -157,7 +157,7 @@ def _keywords(request_or_item: Any) -> dict[str, Any]:
 
 def _split(keywords: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Keywords for `fake`, and those for the explorer."""
-    explorer = ("schedules", "strategy", "bound", "seconds", "sanitize")
+    explorer = ("schedules", "strategy", "bound", "seconds", "sanitize", "complete")
     return (
         {name: value for name, value in keywords.items() if name not in explorer},
         {name: value for name, value in keywords.items() if name in explorer and value is not None},
@@ -289,6 +289,7 @@ def _explore(
         return item.obj(**given, **{name: made[name] for name in ours})
 
     item.stash[_explored_key] = True
+    complete = explorer.pop("complete", False)
     found = explore_test(once, fresh, fake=lambda schedule: fake(**{**options, "schedule": schedule}), **explorer)
     item.user_properties.append(("hipfile_schedules", found.coverage))
     if found.failures:
@@ -298,6 +299,8 @@ def _explore(
             f"{failure.timeline}\n{failure.report}\n{found.summary()}\n{_rerun(item, options, failure.token)}"
         )
         raise error
+    if complete and not found.complete:
+        pytest.fail(f"not every order was covered: {found.summary()}; raise schedules=", pytrace=False)
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -325,7 +325,8 @@ def parse_schedule(text: str | Schedule) -> Schedule:
     maker = SCHEDULES.get(name.strip().lower().replace("-", ""))
     if maker is None:
         raise ValueError(
-            f"unknown schedule {text!r}: choose one of {', '.join(SCHEDULES)} or a token that begins with hs1-"
+            f"unknown schedule {text!r}: choose parallel, lazy, eager, roundrobin, seeded:42, scripted:0,2,1 "
+            "or a token that begins with hs1-"
         )
     if argument.strip() and maker not in (SCHEDULES["seeded"], SCHEDULES["scripted"]):
         raise ValueError(f"schedule {name.strip()!r} takes no argument, and {text!r} has one")

@@ -287,6 +287,25 @@ def test_exploring_finds_the_schedule_that_breaks_a_test(pytester, run):
     pytester.runpytest_subprocess(line[0], "--hipfile-replay", line[1]).assert_outcomes(failed=1)
 
 
+def test_a_proof_that_was_not_finished_fails_when_it_was_asked_for(run):
+    result = run(
+        RACE
+        + """
+    import pytest
+
+    @pytest.mark.hipfile(strict=False, schedules=1, complete=True)
+    def test_one(hipfile_fake):
+        assert two_sets(hipfile_fake.machine) in (1, 2)
+
+    @pytest.mark.hipfile(strict=False, schedules=100, complete=True)
+    def test_all(hipfile_fake):
+        assert two_sets(hipfile_fake.machine) in (1, 2)
+"""
+    )
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["*not every order was covered*"])
+
+
 def test_exploring_passes_what_is_right_and_says_what_was_covered(run, tmp_path):
     xml = tmp_path / "junit.xml"
     result = run(
