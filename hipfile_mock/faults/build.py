@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import operator
 from collections.abc import Callable
+from enum import IntEnum
 from typing import Any
 
 from hipfile_mock.faults.rule import Rule
@@ -29,6 +30,10 @@ def errno_name(code: int) -> str:
     return errno.errorcode.get(code, str(code))
 
 
+MANY = 10_000
+"""Interruptions in a row."""
+
+
 class On:
     """The first half of a rule; one of its methods makes it whole.
 
@@ -50,15 +55,26 @@ class On:
             raise TypeError(f"{what!r} is not an action of {self._operation!r}, which has {hint}")
         return Rule(self._operation, what=what, act=act, **{**more, **self._match})
 
+    def _ends(self, times: int | None) -> None:
+        """The library repeats an interrupted call, so interruptions at every match would never let it go on."""
+        if (times is None or times > MANY) and self._match.get("probability") in (None, 1):
+            raise ValueError(
+                f"EINTR with times={times!r}: the library repeats an interrupted call, so this would never end; "
+                f"at most {MANY} times, or a probability below 1"
+            )
+
     # -- files -------------------------------------------------------------------------------------------------------
 
     def errno(self, code: int | str) -> Rule:
         """The system call fails with `code`: ``errno.ENOSPC`` or ``"ENOSPC"``."""
         step = _Errno(code)
+        if step.code == errno.EINTR:
+            self._ends(self._match.get("times", 1))
         return self._rule(f"errno {errno_name(step.code)}", self._operation in FILE_OPERATIONS, lambda: (step,))
 
     def eintr(self, times: int = 1) -> Rule:
         """`times` calls in a row are interrupted, then it goes on."""
+        self._ends(self._match.get("times", times))
         return self._rule(
             "EINTR", self._operation in (*TRANSFERS, "fdatasync", "open"), lambda: (_Errno(errno.EINTR),), times=times
         )
@@ -79,6 +95,10 @@ class On:
         ``returns(4096, -errno.EINTR, 100, 0)`` is a read of 4196 bytes for a caller that repeats.
         """
         steps = tuple(_step(outcome) for outcome in outcomes)
+        if not steps:
+            raise ValueError("returns() needs at least one outcome")
+        if all(isinstance(step, _Errno) and step.code == errno.EINTR for step in steps):
+            self._ends(self._match.get("times", 1))
         return self._rule(f"returns {', '.join(map(str, outcomes))}", self._operation in TRANSFERS, lambda: steps)
 
     # -- results -----------------------------------------------------------------------------------------------------
@@ -100,6 +120,8 @@ class On:
 
     def delay(self, ns: int) -> Rule:
         """The command takes `ns` of virtual time longer."""
+        if operator.index(ns) < 0:
+            raise ValueError(f"delay({ns}): ns of virtual time, not below 0")
         return self._rule(
             f"delay of {ns} ns", self._operation == "command", lambda engine, command: _delay(engine, command, ns)
         )
@@ -111,7 +133,19 @@ class On:
     # -- calls -------------------------------------------------------------------------------------------------------
 
     def error(self, code: int) -> Rule:
-        """The call is not made and returns `code`: a hipError_t for HIP, a hipFileOpError_t for hipFile."""
+        """The call is not made and returns `code`: a hipError_t for HIP, a hipFileOpError_t for hipFile.
+
+        Raises
+        ------
+        ValueError
+            There is no such code, or it is success.
+        """
+        from hipfile_sim.driver.codes import OpError
+        from hipfile_sim.hip.codes import HipError
+
+        known: type[IntEnum] = OpError if self._operation.startswith("hipFile") else HipError
+        if code not in set(known) | (set(HipError) if known is OpError else set()) or code == 0:
+            raise ValueError(f"error({code!r}) on {self._operation!r}: a failure of {known.__name__}")
         return self._rule(f"error {int(code)}", self._operation.startswith("hip"), lambda driver: code)
 
     def close_driver(self) -> Rule:

@@ -114,6 +114,7 @@ class _Scratch(threading.local):
 
 _scratch = _Scratch(_Shared())
 _MAX = 1 << 64
+_HALF = 1 << 63
 
 
 def _blocked() -> bool:
@@ -186,11 +187,14 @@ def read3(first: int, second: int, third: int) -> tuple[int, int, int] | None:
 
 
 def write_i64(address: int, value: int) -> bool:
-    """Store a signed word. False unless all of it is writable."""
+    """Store a signed word; a value that does not fit wraps, as in C. False unless all of it is writable."""
     if not 0 < address < _MAX:
         return False
     scratch = _scratch
-    _pack1(scratch.view, 0, value)
+    try:
+        _pack1(scratch.view, 0, value)
+    except struct.error:
+        _pack1(scratch.view, 0, (value + _HALF) % _MAX - _HALF)
     scratch.bases[0] = address
     if _preadv(scratch.fd, scratch.remote_p, 1, scratch.offset) == _WORD:
         return True
