@@ -121,7 +121,8 @@ def test_c11_short_and_interrupted_preads_to_the_end_of_file(profile: str, sync:
             count = slots.bytes
         assert count == 4196
         assert c.bytes_at(memory, 4196) == pattern(4196)
-        assert c.bytes_at(memory + 4196, 16 * KIB - 4196) == bytes([FILL]) * (16 * KIB - 4196)
+        untouched = c.bytes_at(memory + 4196, 16 * KIB - 4196) == bytes([FILL]) * (16 * KIB - 4196)
+        assert untouched == (not sync or profile != "cufile")  # there, a short read overwrites what was asked for
 
 
 def test_c11_a_file_that_really_ends(tmp_path: Path) -> None:
