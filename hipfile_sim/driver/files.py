@@ -266,12 +266,12 @@ class FileMap:
     def _turned_away(self, fd: int) -> OpError | None:
         """What the profile refuses for the kind of the descriptor alone, before anything is opened."""
         profile = self.profile
-        if profile.refused_flags and self.files.getfl(fd) & profile.refused_flags:
-            return OpError.hipFileInvalidFileOpenFlag  # [file.access.append] [file.access.tmpfile]
         if profile.irregular is not None:  # observed: directory, character device, pipe
             info = self.files.inspect(fd)
             if not (info.is_regular or info.is_block_device):
                 return profile.irregular
+        if profile.refused_flags and self.files.getfl(fd) & profile.refused_flags:
+            return OpError.hipFileInvalidFileOpenFlag  # [file.access.append] [file.access.tmpfile]
         return None
 
     def lookup(self, handle: int) -> RegisteredFile | None:

@@ -161,7 +161,7 @@ class Profile:
     irregular: OpError | None = None
     """Code for what is neither a regular file nor a block device; None: it registers."""
     refused_flags: int = 0
-    """Status flags of a descriptor that registration refuses with InvalidFileOpenFlag, before anything else.
+    """Status flags of a descriptor that registration refuses with InvalidFileOpenFlag, before anything is opened.
     [file.access.append] [file.access.tmpfile]"""
     refused_mounts: Mapping[str, OpError] = field(default_factory=_nothing)
     """Mount types that registration refuses, and with what. [file.register.mount-refused]"""
