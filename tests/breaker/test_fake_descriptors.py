@@ -114,5 +114,7 @@ def test_real_handle_goes_on_while_pyfakefs_is_in_place(tmp_path: Path, schedule
                 driver.hipFileHandleRegister(FileDescr(1, fd))
             assert driver.hipFileRead(handle, pointer, 4096, 0, 0).count == 4096
             assert bytes(session.memory.view(pointer, 4)) == b"RRRR"
+            for left in fds:
+                fake_os.close(left)
         driver.hipFileHandleDeregister(handle)
         os.close(fd)
