@@ -128,10 +128,10 @@ def any_type() -> Iterator[None]:
 def range_off_by_one() -> Iterator[None]:
     real = buffers.inspect
 
-    def lenient(runtime: Any, pointer: int, length: int | None) -> Buffer:
+    def lenient(runtime: Any, profile: Any, pointer: int, length: int | None) -> Buffer:
         if length is None:
-            return real(runtime, pointer, None)
-        found = real(runtime, pointer, max(0, length - 1))
+            return real(runtime, profile, pointer, None)
+        found = real(runtime, profile, pointer, max(0, length - 1))
         found.length = length
         return found
 
@@ -154,9 +154,9 @@ def offset_at_the_end() -> Iterator[None]:
 def host_registers() -> Iterator[None]:
     real = buffers.inspect
 
-    def lenient(runtime: Any, pointer: int, length: int | None) -> Buffer:
+    def lenient(runtime: Any, profile: Any, pointer: int, length: int | None) -> Buffer:
         try:
-            return real(runtime, pointer, length)
+            return real(runtime, profile, pointer, length)
         except Refused as refused:
             if refused.status.err == OpError.hipFileHipMemoryTypeInvalid and length is not None:
                 return Buffer(pointer, length, 0)
@@ -170,8 +170,8 @@ def host_registers() -> Iterator[None]:
 def interior_is_registered() -> Iterator[None]:
     real = buffers.inspect
 
-    def within(runtime: Any, pointer: int, length: int | None) -> Buffer:
-        found = real(runtime, pointer, length)
+    def within(runtime: Any, profile: Any, pointer: int, length: int | None) -> Buffer:
+        found = real(runtime, profile, pointer, length)
         if length is None:
             found.length = min(found.length, 1024)
         return found
@@ -281,7 +281,7 @@ def lookup_swapped() -> Iterator[None]:
     def swapped(driver: Any, write: bool, handle: int, pointer: int, *args: int) -> Any:
         try:
             if driver.state.use_count and pointer and all(args[:4]):
-                buffers.inspect(driver.runtime, pointer, None)
+                buffers.inspect(driver.runtime, driver.profile, pointer, None)
         except Refused:
             return status(OpError.hipFileInternalError)
         return real(driver, write, handle, pointer, *args)
