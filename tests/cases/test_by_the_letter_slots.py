@@ -381,9 +381,13 @@ def test_c09_an_exception_in_a_host_function_is_fatal_and_clear(engine: str, add
 
     with c_program(engine=engine) as c:
         stream = c.stream()
-        with pytest.raises(HostFunctionError, match=r"callback.*block 7|block 7"):
-            getattr(c.hip, add)(stream, callback)  # on real threads it may have run before this call is over
+
+        def launch_and_wait() -> None:  # on real threads the function may have run before the first call is over
+            getattr(c.hip, add)(stream, callback)
             c.hip.hipStreamSynchronize(stream)
+
+        with pytest.raises(HostFunctionError, match=r"callback.*block 7|block 7"):
+            launch_and_wait()
 
 
 def test_c09_through_the_bindings_a_bytes_done_in_the_host_function(tmp_path: Path) -> None:
