@@ -18,6 +18,7 @@ from typing import Any
 
 from hipfile_conformance.results import Column, State, TestResult, clause_hash
 from hipfile_conformance.suite.registry import Test, all_tests
+from hipfile_conformance.targets import EMULATED
 from hipfile_conformance.targets.base import Target, Unavailable
 from hipfile_conformance.targets.sim import SCHEDULES
 from hipfile_conformance.worker import readable, run_on_model, run_test
@@ -70,8 +71,8 @@ def run_conformance(
     Parameters
     ----------
     target
-        A name (``sim``, ``abi``, ``rocm``, ``cufile``), ``module:attribute`` of a factory that workers can import, a
-        :class:`Target`, or a callable that makes one for each test.
+        A name of :data:`hipfile_conformance.targets.NAMES`, ``module:attribute`` of a factory that workers can import,
+        a :class:`Target`, or a callable that makes one for each test.
     profile
         ``quick`` or ``full``.
     release
@@ -247,7 +248,7 @@ class _Worker:
         }
         root = str(Path(__file__).resolve().parent.parent)
         path = os.pathsep.join([root, *filter(None, [inherited.get("PYTHONPATH")])])
-        release = {"HIPFILE_SIM_PROFILE": column.release} if target == "abi" else {}
+        release = {"HIPFILE_SIM_PROFILE": column.release} if target in EMULATED else {}
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,

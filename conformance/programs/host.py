@@ -15,6 +15,7 @@ from typing import Any, Self
 
 from hipfile_conformance.kit import Kit
 from hipfile_conformance.programs.concurrent import Program, perform
+from hipfile_conformance.targets import EMULATED
 from hipfile_conformance.targets.base import Unavailable
 from hipfile_conformance.worker import readable
 
@@ -103,7 +104,7 @@ class Host:
             k: v for k, v in os.environ.items() if not k.startswith("HIPFILE_") or k.startswith("HIPFILE_SIM_")
         }
         environment["PYTHONPATH"] = os.pathsep.join([root, *filter(None, [environment.get("PYTHONPATH")])])
-        if self.target == "abi":
+        if self.target in EMULATED:
             environment["HIPFILE_SIM_PROFILE"] = self.release
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115
         self.process = subprocess.Popen(

@@ -8,10 +8,13 @@ from typing import Any
 
 from hipfile_conformance.targets.base import Target, Unavailable, Unsupported
 
-__all__ = ["NAMES", "Target", "Unavailable", "Unsupported", "available", "make_target"]
+__all__ = ["EMULATED", "NAMES", "Target", "Unavailable", "Unsupported", "available", "make_target"]
 
-NAMES = ("sim", "abi", "rocm", "cufile")
-"""Targets by name. The first three are judged by a release of hipFile, the last by the profile `cufile`."""
+NAMES = ("sim", "abi", "abi-python", "rocm", "rocm-python", "cufile")
+"""Targets by name. All but the last are judged by a release of hipFile, the last by the profile `cufile`."""
+
+EMULATED = ("abi", "abi-python")
+"""Targets on the emulated C libraries: an environment variable chooses their release."""
 
 
 def make_target(name: str, directory: Path, **options: Any) -> Target:
@@ -32,6 +35,12 @@ def make_target(name: str, directory: Path, **options: Any) -> Target:
         from hipfile_conformance.targets import abi
 
         return (abi.AbiTarget if name == "abi" else abi.RocmTarget)(directory, **options)
+    if name in ("abi-python", "rocm-python"):
+        from hipfile_conformance.targets import hip_python
+
+        return (hip_python.AbiPythonTarget if name == "abi-python" else hip_python.RocmPythonTarget)(
+            directory, **options
+        )
     if name == "cufile":
         from hipfile_conformance.targets.cufile import CuFileTarget
 

@@ -120,6 +120,8 @@ def test_normalisers() -> None:
     assert lockstep.compare(["-1/EBADF", -5], ["-1/EIO", -1]) is None
     assert lockstep.compare("-1/5027", "-5027") is None
     assert lockstep.compare({"seen": 1}, {"seen": 2}) == "seen: model 1, target 2"
+    assert lockstep.compare({"seen": "IONotSupported"}, {"seen": lockstep.NOT_MADE}) is None
+    assert lockstep.compare({"counts": [1], "seen": 1}, {"counts": [2], "seen": lockstep.NOT_MADE}) is not None
 
 
 def test_committed_programs_run(tmp_path: Path) -> None:

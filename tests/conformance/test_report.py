@@ -105,7 +105,7 @@ def test_expectations_need_reason_and_owner(tmp_path: Path) -> None:
         load_expectations("x", tmp_path)
 
 
-@pytest.mark.parametrize("target", ["sim", "abi", "cufile", "rocm"])
+@pytest.mark.parametrize("target", ["sim", "abi", "abi-python", "cufile", "rocm"])
 def test_the_committed_expectations_name_clauses(target: str) -> None:
     from hipfile_sim.driver.clauses import get
 
