@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hipfile_mock.pytest_report import AT_THE_TOP, MISSING, Said, coverage, findings, found_by_us, left_out
-
 if TYPE_CHECKING:
     from hipfile_mock.fake import Session
     from hipfile_mock.stub import Stub
@@ -309,6 +307,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     report = outcome.get_result()
     if not report.failed:
         return
+    from hipfile_mock.pytest_report import Said, findings, found_by_us
+
     error = call.excinfo.value if call.excinfo is not None else None  # none: a strict xfail that passed
     if call.excinfo is not None and found_by_us(item, call.excinfo):
         report.longrepr = Said(call.excinfo.value)
@@ -326,6 +326,10 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """How much of what can happen was tried: a test that passed may not have covered it."""
     reports = [report for name in ("passed", "failed") for report in terminalreporter.stats.get(name, ())]
+    if not any(name == "hipfile_schedules" for report in reports for name, _ in report.user_properties):
+        return
+    from hipfile_mock.pytest_report import coverage
+
     lines = coverage(reports, every=terminalreporter.verbosity > 0)
     if lines:
         terminalreporter.section("hipfile schedules")
@@ -338,12 +342,16 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, A
     """A test module that imports ``hipfile`` at its top is read before any fixture is there."""
     outcome = yield
     report = outcome.get_result()
-    if report.failed and MISSING.search(str(report.longrepr)):
-        report.sections.append(("hipfile", AT_THE_TOP))
+    if report.failed:
+        from hipfile_mock.pytest_report import AT_THE_TOP, MISSING
+
+        if MISSING.search(str(report.longrepr)):
+            report.sections.append(("hipfile", AT_THE_TOP))
 
 
 def _describe(item: pytest.Item, session: Session) -> str:
     """Profile, schedule, the line that reruns this, and the last steps."""
+    from hipfile_mock.pytest_report import left_out
     from hipfile_sim.observe.timeline import steps
 
     engine: Any = session.machine.engine
