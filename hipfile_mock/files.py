@@ -92,7 +92,10 @@ class PyfakefsFiles:
 
     def close(self, fd: int) -> None:
         """Close a fake descriptor."""
-        self._file(fd).close_fd(int(fd))  # not by pyfakefs' own os: that refuses once its patcher is gone
+        try:
+            self._file(fd).close_fd(int(fd))  # not by pyfakefs' own os: that refuses once its patcher is gone
+        except AssertionError:  # the file system itself is gone, and its files with it
+            pass
 
     def pread_into(self, fd: int, view: memoryview, offset: int) -> int:
         """Bytes read at `offset` into `view`."""
