@@ -28,6 +28,7 @@ _session_key = pytest.StashKey[Any]()
 _text_key = pytest.StashKey[str]()
 _error_key = pytest.StashKey[BaseException]()
 _explored_key = pytest.StashKey[bool]()
+_EACH = "hipfile_every_worker_runs_every_test"
 
 
 # -- options -----------------------------------------------------------------------------------------------------------
@@ -155,7 +156,7 @@ def _keywords(request_or_item: Any) -> dict[str, Any]:
 
 def _split(keywords: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Keywords for `fake`, and those for the explorer."""
-    explorer = ("schedules", "strategy", "bound", "seconds", "sanitize", "complete")
+    explorer = ("schedules", "strategy", "bound", "seed", "seconds", "twice", "sanitize", "shard", "complete")
     return (
         {name: value for name, value in keywords.items() if name not in explorer},
         {name: value for name, value in keywords.items() if name in explorer and value is not None},
@@ -247,6 +248,12 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
         outcome.force_exception(error)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Of pytest-xdist: with ``--dist each`` every worker runs every test, so each explores its share of the orders."""
+    node.workerinput[_EACH] = node.config.getoption("dist") == "each"
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """Under ``--hipfile-schedules`` or ``schedules=`` the test runs once for each schedule, in a fake of its own."""
@@ -260,6 +267,10 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if not explorer.get("schedules"):
         return None
     explorer.setdefault("strategy", _option(config, "strategy") or "dpor")
+    if getattr(config, "workerinput", {}).get(_EACH):
+        from hipfile_sim.explore import shard_from_xdist
+
+        explorer.setdefault("shard", shard_from_xdist())
     names = pyfuncitem._fixtureinfo.argnames
     arguments = {name: pyfuncitem.funcargs[name] for name in names}
     _explore(pyfuncitem, arguments, options, explorer)

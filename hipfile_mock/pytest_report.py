@@ -73,15 +73,15 @@ def left_out() -> str:
 
 def coverage(reports: Iterable[Any], *, every: bool) -> list[str]:
     """Lines that say how much of what can happen was tried; unless `every`, many that covered all are one."""
-    covered = {
-        report.nodeid: str(value)
+    covered = {  # a set in order: with shards, a test has a line for each
+        (report.nodeid, str(value)): None
         for report in reports
         for key, value in getattr(report, "user_properties", ())
         if key == "hipfile_schedules"
     }
-    whole = [name for name, value in covered.items() if value.startswith("all ")]
+    whole = [entry for entry in covered if entry[1].startswith("all ")]
     first = []
     if len(whole) > 10 and not every:
         first = [f"{len(whole)} tests: all orders of their strategy (-v lists them)"]
-        covered = {name: value for name, value in covered.items() if name not in whole}
-    return first + [f"{name}: {value}" for name, value in covered.items()]
+        covered = {entry: None for entry in covered if entry not in whole}
+    return first + [f"{name}: {value}" for name, value in covered]

@@ -287,6 +287,25 @@ def test_exploring_finds_the_schedule_that_breaks_a_test(pytester, run):
     pytester.runpytest_subprocess(line[0], "--hipfile-replay", line[1]).assert_outcomes(failed=1)
 
 
+def test_xdist_spreads_an_exploration_when_every_worker_runs_every_test(run):
+    pytest.importorskip("xdist")
+    source = (
+        RACE
+        + """
+    import pytest
+
+    @pytest.mark.hipfile(strict=False, schedules=200, twice=True)
+    def test_either(hipfile_fake):
+        assert two_sets(hipfile_fake.machine) in (1, 2)
+"""
+    )
+    spread = run(source, "-n2", "--dist", "each", "-v")
+    spread.assert_outcomes(passed=2)
+    for shard in ("0/2", "1/2"):
+        assert f"shard {shard} of all" in spread.stdout.str()
+    assert "shard" not in run(source, "-n2", "-v").stdout.str()
+
+
 def test_a_proof_that_was_not_finished_fails_when_it_was_asked_for(run):
     result = run(
         RACE
