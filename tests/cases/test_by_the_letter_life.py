@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import multiprocessing
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -224,16 +225,20 @@ def test_c36_the_buffer_size_too(tmp_path: Path, profile: str, monkeypatch: pyte
 )
 @pytest.mark.parametrize("way", ["read", "write", "read_async"])
 def test_c37_a_file_system_is_a_fixture(
-    tmp_path: Path, filesystem: str, direct: bool, supported: bool, way: str
+    tmp_path: Path,
+    filesystem: str,
+    direct: bool,
+    supported: bool,
+    way: str,
+    descriptors_in: Callable[[Path], int],
 ) -> None:
     """The fixture decides how the second open with O_DIRECT ends, and on what the file is; the bytes are the host's."""
     with watched(filesystem={str(tmp_path): filesystem}) as session:
         import hipfile
 
         stream = session.hip.hipStreamCreate()[1]
-        before = len(os.listdir("/proc/self/fd"))
         with hipfile.FileHandle(slab(tmp_path), os.O_RDWR) as file, hipfile.Buffer(device(session), 4096, 0) as buffer:
-            assert len(os.listdir("/proc/self/fd")) - before == (2 if direct else 1)
+            assert descriptors_in(tmp_path) == (2 if direct else 1)
             more = (stream,) if way == "read_async" else ()
             done = getattr(file, way)(buffer, 4096, 0, 0, *more)
             session.hip.hipStreamSynchronize(stream)

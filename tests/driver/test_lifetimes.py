@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import os
 import threading
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -169,14 +171,16 @@ def test_deregistering_the_stream_frees_its_memory_late(make_rig: Any, profile: 
 
 
 @amd
-def test_files_in_flight_keep_their_second_descriptor(make_rig: Any, profile: str) -> None:
+def test_files_in_flight_keep_their_second_descriptor(
+    make_rig: Any, profile: str, tmp_path: Path, descriptors_in: Callable[[Path], int]
+) -> None:
     rig = make_rig(profile)
     op = InFlight(rig, os.O_RDWR | os.O_DIRECT)
-    before = len(os.listdir("/proc/self/fd"))
+    before = descriptors_in(tmp_path)
     rig.f.hipFileDriverClose()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert descriptors_in(tmp_path) == before
     assert op.finish() == 4096
-    assert len(os.listdir("/proc/self/fd")) == before - 1
+    assert descriptors_in(tmp_path) == before - 1
 
 
 @pytest.mark.parametrize("profile", ["0.2", "0.5", "cufile"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import socket
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -124,23 +125,17 @@ def test_dev_full(make_rig: Any, profile: str) -> None:
 
 
 @all_profiles
-def test_standard_streams_and_foreign_descriptors_survive(make_rig: Any, profile: str) -> None:
+def test_standard_streams_and_foreign_descriptors_survive(make_rig: Any, profile: str, tmp_path: Path) -> None:
     rig = make_rig(profile)
-    before = {number: os.fstat(int(number)).st_ino for number in os.listdir("/proc/self/fd") if _open(int(number))}
-    for number in (0, 1, 2, 999, 2**31 - 1, -1, -100):
-        status, handle = rig.f.hipFileHandleRegister(FileDescr(1, number))
-        if status.ok:
-            rig.f.hipFileHandleDeregister(handle)
-    after = {number: os.fstat(int(number)).st_ino for number in os.listdir("/proc/self/fd") if _open(int(number))}
-    assert before == after
-
-
-def _open(fd: int) -> bool:
-    try:
-        os.fstat(fd)
-    except OSError:
-        return False
-    return True
+    with open(tmp_path / "foreign", "w") as foreign:
+        known = (0, 1, 2, foreign.fileno())
+        before = [os.fstat(number) for number in known]
+        for number in (*known, 999, 2**31 - 1, -1, -100):
+            status, handle = rig.f.hipFileHandleRegister(FileDescr(1, number))
+            if status.ok:
+                rig.f.hipFileHandleDeregister(handle)
+        for number, info in zip(known, before, strict=True):
+            assert os.path.samestat(os.fstat(number), info)
 
 
 @all_profiles

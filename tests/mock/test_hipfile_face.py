@@ -6,7 +6,7 @@ import ctypes
 import errno
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -187,14 +187,15 @@ def test_properties_are_not_implemented(fake: hipfile_mock.Session) -> None:
     assert set(properties.values()) == {0}
 
 
-def test_registration_failure_closes_the_descriptor(fake: hipfile_mock.Session, path: Path) -> None:
+def test_registration_failure_closes_the_descriptor(
+    fake: hipfile_mock.Session, path: Path, descriptors_in: Callable[[Path], int]
+) -> None:
     import hipfile
 
-    before = os.listdir("/proc/self/fd")
     file = hipfile.FileHandle(path, os.O_RDONLY, handle_type=hipfile.FileHandleType.USERSPACE_FS)
     with pytest.raises(hipfile.HipFileException, match="5008"):
         file.open()
-    assert os.listdir("/proc/self/fd") == before
+    assert descriptors_in(path) == 0
     assert file.handle is None
 
 

@@ -40,13 +40,8 @@ def descriptor_closed_after_deregister(w: World) -> None:
 def descriptor_recycled_in_flight(w: World) -> None:
     file, buffer, stream = w.file(), w.buffer(), w.stream()
     w.read(file, buffer, w.slots(), stream)
-    fd = w.close_fd(file)
-    other = os.open(w.path("other.bin"), os.O_RDWR)
-    assert other == fd
-    try:
-        w.sync(stream)
-    finally:
-        w._fds[file] = other
+    w.recycle_fd(file, "other.bin")
+    w.sync(stream)
 
 
 @wrong("deregister.in-flight", twin="handle_deregistered_after_sync", faces="model python torch c")

@@ -6,6 +6,7 @@ Another face runs the same programs by providing the same methods.
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import tempfile
 import threading
@@ -321,6 +322,15 @@ class World:
         os.close(fd)
         del self._fds[file]
         return fd
+
+    def recycle_fd(self, file: int, name: str) -> None:
+        """Close the descriptor behind a handle, and open another file, which gets the number."""
+        fd = self.close_fd(file)
+        other = os.open(self.path(name), os.O_RDWR)
+        if other != fd:  # a lower number was free too
+            assert fcntl.fcntl(other, fcntl.F_DUPFD, fd) == fd
+            os.close(other)
+        self._fds[file] = fd
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
