@@ -122,4 +122,5 @@ class EventCalls(RuntimeBase):
         self.asks([event.marker for event in (first, second) if event.marker is not None])
         if not first.done or not second.done:
             return HipError.hipErrorNotReady, 0.0
+        self.learnt([(record.lane, record.ticket) for record in (first.record, second.record)], "hipEventElapsedTime")
         return _OK, (second.record.finish_time - first.record.finish_time) / 1e6

@@ -128,15 +128,14 @@ class MemoryCalls(RuntimeBase):
         self._allocated(self.memory.register(pointer, size, self.thread.device, flags, self.site()))
         return _OK
 
-    @hip_call()
+    @hip_call(observes=True)
     def hipHostUnregister(self, pointer: int) -> HipError:
-        """Undo hipHostRegister. Not a registered base: hipErrorHostMemoryNotRegistered."""
-        block = self.memory.find(pointer)
-        if block is None or block.base != pointer or block.kind != REGISTERED:
-            return HipError.hipErrorHostMemoryNotRegistered
-        self.memory.release(block)
-        self._freed(block)
-        return _OK
+        """Undo hipHostRegister. Waits for every device first. Not a registered base: hipErrorHostMemoryNotRegistered.
+
+        That it waits was observed on CUDA (13.0, H200: held back by a stream of either kind).
+        """
+        code = self._free(pointer, (REGISTERED,), "hipHostUnregister") if pointer else _INVALID
+        return HipError.hipErrorHostMemoryNotRegistered if code is _INVALID else code
 
     # -- questions ---------------------------------------------------------------------------------------------------
 
@@ -176,7 +175,10 @@ class MemoryCalls(RuntimeBase):
 
     @hip_call(observes=True)
     def hipMemcpy(self, destination: int, source: int, size: int, kind: int = 4) -> HipError:
-        """Copy and wait. Runs on the null stream, so it orders with blocking streams only [hip.memcpy.null-stream]."""
+        """Copy and wait. Runs on the null stream, so it orders with blocking streams only [hip.memcpy.null-stream].
+
+        Between device memory it waits or not, by the setting ``device_only_calls``.
+        """
         return self._copy(destination, source, size, kind, 0, wait=True)
 
     @hip_call()
@@ -211,7 +213,9 @@ class MemoryCalls(RuntimeBase):
         if code is not _OK:
             return code
         staged: bytes | None = None
-        if not wait:
+        if wait:
+            wait = handle != 0 or self._host_waits(to, origin)
+        else:
             if to is None:
                 wait = True
             elif origin is None:
@@ -232,7 +236,7 @@ class MemoryCalls(RuntimeBase):
 
     @hip_call(observes=True)
     def hipMemset(self, pointer: int, value: int, size: int) -> HipError:
-        """Set bytes on the null stream and wait."""
+        """Set bytes on the null stream and wait; for device memory, by the setting ``device_only_calls``."""
         return self._set(pointer, value, size, 0, wait=True)
 
     @hip_call()
@@ -249,7 +253,13 @@ class MemoryCalls(RuntimeBase):
         block = self.memory.find(pointer)
         if block is None or size < 0 or pointer + size > block.end:
             return _INVALID
-        return self._run(stream, Set(self.memory, pointer, value, size), wait)
+        return self._run(stream, Set(self.memory, pointer, value, size), wait and self._host_waits(block))
+
+    def _host_waits(self, *blocks: Block | None) -> bool:
+        """Whether a plain copy or set that touches `blocks` is over when the call returns."""
+        if self.settings.device_only_calls == "wait":
+            return True
+        return any(block is None or block.kind != DEVICE for block in blocks)
 
     def _run(self, stream: Stream, command: Command, wait: bool) -> HipError:
         code = self.enqueue(stream, command)

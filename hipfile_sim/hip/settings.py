@@ -22,6 +22,9 @@ class HipSettings:
     pageable_h2d : str
         An asynchronous copy from pageable memory: ``"block"``: the call waits until the copy is done (HIP);
         ``"stage"``: the bytes are taken at submit and the call returns (observed on CUDA).
+    device_only_calls : str
+        hipMemset of device memory, and hipMemcpy from device memory to device memory: ``"wait"``: the call returns when
+        it is done; ``"return"``: at once, as the asynchronous ones do (observed on CUDA).
     queue_limit : int or None
         Commands outstanding on one stream beyond which a submit blocks (about 1,020 observed on CUDA). None: no limit.
     host_visible : bool
@@ -38,6 +41,7 @@ class HipSettings:
     host_function_threads: str = "per-stream"
     host_function_calls: str = "refuse"
     pageable_h2d: str = "block"
+    device_only_calls: str = "wait"
     queue_limit: int | None = None
     host_visible: bool = False
     device_memory: int = 16 * GIB
@@ -50,6 +54,7 @@ class HipSettings:
             ("host_function_threads", ("one", "per-stream")),
             ("host_function_calls", ("refuse", "report")),
             ("pageable_h2d", ("block", "stage")),
+            ("device_only_calls", ("wait", "return")),
         ):
             value = getattr(self, name)
             if value not in allowed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 
 import pytest
 
@@ -218,22 +219,89 @@ def test_destroying_a_stream_with_work_pending(machine):
     assert bytes(machine.memory.view(pointer, 64)) == b"\x09" * 64
 
 
+def registered(hip):
+    memory = mmap.mmap(-1, 4096)
+    pointer = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    return hip.hipHostRegister(pointer, 4096), pointer, memory
+
+
 @pytest.mark.parametrize("flags", [0, NON_BLOCKING])
-@pytest.mark.parametrize("free", ["hipFree", "hipHostFree"])
-def test_frees_wait_for_every_stream(hip, flags, free):
-    _, pointer = hip.hipMalloc(64) if free == "hipFree" else hip.hipHostMalloc(64)
+@pytest.mark.parametrize(
+    ("free", "get"),
+    [
+        ("hipFree", lambda hip: hip.hipMalloc(64)),
+        ("hipFree", lambda hip: hip.hipMallocManaged(64)),
+        ("hipHostFree", lambda hip: hip.hipHostMalloc(64)),
+        ("hipHostUnregister", registered),
+    ],
+    ids=["device", "managed", "pinned", "registered"],
+)
+def test_frees_wait_for_every_stream(hip, flags, free, get):
+    code, pointer, *_keep = get(hip)
+    assert code == 0
     hold = Held(hip, create(hip, flags))
     with pytest.raises(DeadlockError, match=free):  # nobody else could let the stream go
         getattr(hip, free)(pointer)
     hold.release()
     assert getattr(hip, free)(pointer) == 0
+    assert getattr(hip, free)(pointer) == {"hipHostUnregister": 713}.get(free, 1)
 
 
-def test_what_does_not_wait(hip):
-    hold = Held(hip, create(hip))
+@pytest.mark.parametrize("flags", [0, NON_BLOCKING])
+def test_what_does_not_wait(hip, flags):
+    held, other = create(hip, flags), create(hip)
+    (_, pending), (_, unrecorded) = hip.hipEventCreate(), hip.hipEventCreate()
+    hold = Held(hip, held)
+    assert hip.hipEventRecord(pending, held) == 0
     assert hip.hipMalloc(64)[0] == 0
     assert hip.hipHostMalloc(64)[0] == 0
     assert hip.hipStreamCreate()[0] == 0
+    assert hip.hipEventCreate()[0] == 0
+    code, _, _keep = registered(hip)
+    assert code == 0
+    assert [hip.hipEventDestroy(event) for event in (pending, unrecorded)] == [0, 0]
+    assert hip.hipStreamDestroy(other) == 0
+    assert hip.hipStreamQuery(held) == 600
+    hold.release()
+    hip.hipDeviceSynchronize()
+
+
+DEVICE_ONLY = [
+    ("hipMemset", lambda hip: (malloc(hip), 7, 64)),
+    ("hipMemcpy", lambda hip: (malloc(hip), malloc(hip), 64, 3)),
+]
+WITH_HOST_MEMORY = [
+    ("hipMemset", lambda hip: (hip.hipHostMalloc(64)[1], 7, 64)),
+    ("hipMemset", lambda hip: (hip.hipMallocManaged(64)[1], 7, 64)),
+    ("hipMemcpy", lambda hip: (malloc(hip), hip.hipHostMalloc(64)[1], 64, 1)),
+    ("hipMemcpy", lambda hip: (hip.hipHostMalloc(64)[1], malloc(hip), 64, 2)),
+    ("hipMemcpy", lambda hip: (hip.hipHostMalloc(64)[1], hip.hipHostMalloc(64)[1], 64, 0)),
+]
+
+
+@pytest.mark.parametrize(("call", "arguments"), DEVICE_ONLY + WITH_HOST_MEMORY)
+@pytest.mark.parametrize("setting", ["wait", "return"])
+def test_which_plain_copies_and_sets_wait_for_a_blocking_stream(make, setting, call, arguments):
+    hip = make(HipSettings(device_only_calls=setting)).hip
+    given = arguments(hip)
+    hold = Held(hip, create(hip))
+    if setting == "return" and (call, arguments) in DEVICE_ONLY:
+        assert getattr(hip, call)(*given) == 0
+        assert hip.hipStreamQuery(0) == 600  # it has its place in the null stream's order all the same
+    else:
+        with pytest.raises(DeadlockError):
+            getattr(hip, call)(*given)
+    hold.release()
+    assert hip.hipDeviceSynchronize() == 0
+
+
+@pytest.mark.parametrize(("call", "arguments"), DEVICE_ONLY + WITH_HOST_MEMORY)
+def test_plain_copies_and_sets_do_not_wait_for_a_nonblocking_stream(hip, call, arguments):
+    given = arguments(hip)
+    held = create(hip, NON_BLOCKING)
+    hold = Held(hip, held)
+    assert getattr(hip, call)(*given) == 0
+    assert hip.hipStreamQuery(held) == 600
     hold.release()
     hip.hipDeviceSynchronize()
 

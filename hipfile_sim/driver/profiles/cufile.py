@@ -25,6 +25,7 @@ PROFILE = Profile(
     hip=MappingProxyType(
         {
             "pageable_h2d": "stage",
+            "device_only_calls": "return",
             "host_function_threads": "one",
             "host_function_calls": "refuse",
             "queue_limit": 1020,

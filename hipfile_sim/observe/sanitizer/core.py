@@ -19,7 +19,6 @@ SYNC_EDGES = {
     "hipStreamSynchronize": Edge.STREAM_SYNC,
     "hipEventSynchronize": Edge.EVENT_SYNC,
     "hipDeviceSynchronize": Edge.DEVICE_SYNC,
-    "hipDeviceReset": Edge.DEVICE_SYNC,
     "hipFree": Edge.FREE_SYNC,
     "hipHostFree": Edge.FREE_SYNC,
     "hipHostUnregister": Edge.FREE_SYNC,
