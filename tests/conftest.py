@@ -10,13 +10,31 @@ from pathlib import Path
 
 import pytest
 
+RECORD = Path(sys.prefix) / "optional.json"
+
 
 def pytest_report_header() -> list[str]:
-    record = Path(sys.prefix) / "optional.json"
-    if not record.exists():
+    if not RECORD.exists():
         return []
-    entries = json.loads(record.read_text())
+    entries = json.loads(RECORD.read_text())
     return [f"skipped without {name}: {e['purpose']} ({e['reason']})" for name, e in entries.items() if e["reason"]]
+
+
+@pytest.fixture(scope="session")
+def fetched() -> Callable[[str], Path]:
+    """The folder that a step of ``tools/optional.py`` has filled; skips if it cannot be had, fails if it broke."""
+
+    def folder(step: str) -> Path:
+        if not RECORD.exists():
+            pytest.skip("`make setup` has not run in this environment")
+        entry = json.loads(RECORD.read_text())[step]
+        if entry["reason"]:
+            if entry["unavailable"]:
+                pytest.skip(f"{entry['purpose']}: {entry['reason']}")
+            pytest.fail(f"{entry['purpose']}: {entry['reason']}\n{entry['details']}")
+        return Path(entry["path"])
+
+    return folder
 
 
 @pytest.fixture
