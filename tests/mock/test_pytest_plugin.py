@@ -224,6 +224,23 @@ def test_a_build_of_torch_that_is_left_alone_is_named(run):
     result.stdout.fnmatch_lines(["torch is a build with CUDA and left alone: *"])
 
 
+def test_the_double_of_torch_is_not_taken_for_a_build_that_is_left_alone(pytester):
+    pytest.importorskip("torch")
+    pytester.makeconftest("import hipfile_mock\nhipfile_mock.install()")
+    pytester.makepyfile(
+        """
+        import torch
+
+        def test_it(hipfile_fake):
+            assert torch.zeros(3, device="cuda").sum().item() == 1
+        """
+    )
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["profile *"])
+    result.stdout.no_fnmatch_line("*left alone*")
+
+
 @pytest.mark.parametrize("line", ["import hipfile", "from hip import hip"])
 def test_a_module_that_imports_the_doubles_at_its_top_is_told_what_to_do(pytester, line):
     pytester.makepyfile(f"{line}\ndef test_it(hipfile_fake): pass")
