@@ -55,8 +55,8 @@ bench: $(STAMPS)/dev  ## the benchmarks, as ratios (ARGS="--json FILE" writes th
 conformance: $(STAMPS)/optional  ## the quick conformance profile on the targets of this machine
 	$(PY) -m hipfile_conformance run --profile quick --target auto $(ARGS)
 
-fuzz: $(STAMPS)/optional  ## the long form of the fuzz tests
-	$(PY) -m pytest -q -m fuzz --timeout 3600 $(ARGS)
+fuzz: $(STAMPS)/optional  ## the long form of the fuzz tests, and new random examples for the generated ones
+	$(PY) -m pytest -q -m 'fuzz or hypothesis' --hypothesis-profile random --timeout 3600 $(ARGS)
 
 soak: $(STAMPS)/optional  ## the long form of the soak tests
 	$(PY) -m pytest -q -m soak --timeout 7200 $(ARGS)

@@ -9,6 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# `make test` tries the same examples each time, so that only the code decides; `make fuzz` looks for new ones.
+settings.register_profile(
+    "fixed", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.register_profile("random", settings.get_profile("fixed"), derandomize=False)
+settings.load_profile("fixed")
 
 RECORD = Path(sys.prefix) / "optional.json"
 

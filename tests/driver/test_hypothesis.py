@@ -46,7 +46,7 @@ class Run:
     """
 
     def __init__(self, folder: Path, profile: str, schedule: str, program: list[Any], *, ordered: bool) -> None:
-        self.rig = Rig(folder, profile, schedule=schedule, buffer_size=96, watchdog_s=0.3)
+        self.rig = Rig(folder, profile, schedule=schedule, buffer_size=96)
         self.ordered = ordered
         self.codes: list[Any] = []
         rig = self.rig
@@ -140,9 +140,7 @@ class Run:
         self._note(io(self.handle, self.buffers[1], 64, file_offset, buffer_offset))
 
 
-common = settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+common = settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 profiles = st.sampled_from(["0.2", "0.5", "cufile"])
 
 

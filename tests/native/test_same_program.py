@@ -194,9 +194,10 @@ def play(face: Any, program: list[tuple[Any, ...]], path: str, prepared: bool) -
     return log
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize("profile", list_profiles())
 def test_both_faces_agree(native_prefix: Path, tmp_path: Path, profile: str) -> None:
-    @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+    @settings(max_examples=60, suppress_health_check=list(HealthCheck), database=None)
     @given(
         program=st.lists(steps, max_size=12),
         schedule=st.sampled_from(["parallel", "lazy", "eager", "seeded:1"]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hipfile_sim.observe.sanitizer.hb import HISTORY_LIMIT, Edge, HappensBefore
@@ -255,13 +255,13 @@ def check_program(seed: int, steps: int, collect: bool) -> int:
     return compared
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=300)
 @given(st.integers(0, 2**32), st.integers(5, 60))
 def test_known_means_reachable(seed: int, steps: int) -> None:
     check_program(seed, steps, collect=False)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=300)
 @given(st.integers(0, 2**32), st.integers(20, 90))
 def test_what_is_forgotten_can_race_with_nothing(seed: int, steps: int) -> None:
     check_program(seed, steps, collect=True)
@@ -298,7 +298,7 @@ def brute(
     return racing
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.lists(
         st.tuples(st.integers(0, 30), st.integers(1, 20), st.booleans(), st.integers(0, 2), st.integers(0, 12)),

@@ -6,7 +6,7 @@ import random
 
 import pytest
 from catalogue.world import KIB, World
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hipfile_sim.observe.sanitizer import Sanitizer
@@ -129,7 +129,7 @@ def run(seed: int, steps: int, schedule: str, profile: str, flags: int, engine: 
     return sanitizer
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 @given(
     st.integers(0, 2**32),
     st.integers(1, 25),

@@ -97,7 +97,7 @@ def run(seed: int, steps: int, schedule: str) -> tuple[bool, bool]:
     return bool(sanitizer.findings), oracle.races
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(
     st.integers(0, 2**32), st.integers(2, 40), st.sampled_from(["parallel", "lazy", "eager", "roundrobin", "seeded:7"])
 )
