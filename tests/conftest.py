@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import cProfile
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -61,5 +64,44 @@ def descriptors_in() -> Callable[[Path], int]:
                 continue
             found += target == root or target.startswith(root + "/")
         return found
+
+    return count
+
+
+@pytest.fixture
+def expect_deadlock() -> Callable[..., AbstractContextManager[None]]:
+    """``with expect_deadlock(engine, match=...)``: what is inside ends in a `DeadlockError`, and soon.
+
+    The watchdog is short only there: everywhere else a busy machine may let a thread sleep for longer than that.
+    """
+    from hipfile_sim.engine import DeadlockError
+
+    @contextmanager
+    def expect(engine: Any, **match: str) -> Iterator[None]:
+        usual, engine.watchdog_s = engine.watchdog_s, 0.15
+        try:
+            with pytest.raises(DeadlockError, **match):
+                yield
+        finally:
+            engine.watchdog_s = usual
+
+    return expect
+
+
+@pytest.fixture
+def count_calls() -> Callable[[Callable[[], object]], int]:
+    """How many function calls, of Python and of C, something takes in this thread: the measure of work in tests.
+
+    Unlike a time it is the same on every machine, however busy; times are measured in `benchmarks/`.
+    """
+
+    def count(work: Callable[[], object]) -> int:
+        profile = cProfile.Profile()
+        profile.enable()
+        try:
+            work()
+        finally:
+            profile.disable()
+        return sum(entry.callcount for entry in profile.getstats())
 
     return count

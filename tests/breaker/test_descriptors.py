@@ -54,6 +54,6 @@ def test_all_descriptors_closed(tmp_path_factory: pytest.TempPathFactory, before
     folder = tmp_path_factory.mktemp("files")
     code = textwrap.dedent(PROGRAM).format(before=before, files=files)
     done = subprocess.run(
-        [sys.executable, "-c", code, str(folder / "file")], capture_output=True, text=True, timeout=50, check=False
+        [sys.executable, "-c", code, str(folder / "file")], capture_output=True, text=True, timeout=500, check=False
     )
     assert done.stdout.strip() == "whole", done.stdout + done.stderr

@@ -21,7 +21,7 @@ class Raises(Observer):
         raise ValueError("out of my depth")
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize("how", [{"engine": "threads"}, {"schedule": "lazy"}, {"schedule": "eager"}], ids=str)
 @pytest.mark.parametrize("event", ["submitted", "started", "finished"])
 @pytest.mark.parametrize("host_function", [False, True], ids=["set", "host"])

@@ -26,7 +26,7 @@ def space(extra):
 
 def _run(body: str) -> str:
     code = HEAD + textwrap.dedent(body)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.strip()
 

@@ -88,7 +88,6 @@ class C:
 
     def __init__(self, **options: Any) -> None:
         self.sanitizer = Sanitizer()
-        options.setdefault("watchdog_s", 0.5)
         self.machine = Machine(observers=[self.sanitizer], **options)
         self.hip, self.hipfile, self.memory = self.machine.hip, self.machine.hipfile, self.machine.memory
         self.fds: list[int] = []

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hipfile_sim.engine.errors import DeadlockError
 from hipfile_sim.hip.settings import HipSettings
 
 from .letter import (
@@ -63,7 +63,7 @@ def test_c26_the_last_command_runs_and_the_queue_is_empty(engine: str, kind: str
 
         def work(*_: Any) -> None:
             started.set()
-            assert go.wait(5)
+            assert go.wait(60)
 
         if engine == "steps":
             c.hip.launch(stream, lambda: None, cost_ns=SLOW)
@@ -73,7 +73,7 @@ def test_c26_the_last_command_runs_and_the_queue_is_empty(engine: str, kind: str
             c.hip.hipLaunchHostFunc(stream, work)
         c.hip.hipEventRecord(event, stream)
         if engine == "threads":
-            assert started.wait(5)
+            assert started.wait(60)
         assert c.hip.hipStreamQuery(stream) == NOT_READY
         assert c.hip.hipEventQuery(event) == NOT_READY
         assert c.hip.hipPeekAtLastError() == 0
@@ -180,20 +180,20 @@ def test_c28_plain_calls_order_with_blocking_streams_only(kind: int, call: str) 
 @pytest.mark.parametrize("how", ["one", "per-stream", "cufile"])
 @pytest.mark.parametrize("add", ["hipLaunchHostFunc", "hipStreamAddCallback"])
 @ENGINES
-def test_c29_two_host_functions_that_need_each_other(engine: str, how: str, add: str) -> None:
+def test_c29_two_host_functions_that_need_each_other(engine: str, how: str, add: str, expect_deadlock: Any) -> None:
     options: Any = {"profile": how} if how == "cufile" else {"settings": HipSettings(host_function_threads=how)}
     with c_program(engine=engine, **options) as c:
         one, two, told, begun = c.stream(), c.stream(), threading.Event(), threading.Event()
         waited: list[bool] = []
-        getattr(c.hip, add)(one, lambda *_: begun.set() or waited.append(told.wait(3)))  # waits
+        getattr(c.hip, add)(one, lambda *_: begun.set() or waited.append(told.wait(60)))  # waits
         if engine == "threads":
-            assert begun.wait(5)
+            assert begun.wait(60)
         getattr(c.hip, add)(two, lambda *_: told.set())  # tells
         if how == "per-stream":
             c.hip.hipDeviceSynchronize()
             assert waited == [True]
         else:
-            with pytest.raises(DeadlockError):
+            with expect_deadlock(c.machine.engine):
                 c.hip.hipDeviceSynchronize()
             told.set()
     if how == "per-stream":
@@ -207,14 +207,17 @@ def test_c29_two_host_functions_that_need_each_other(engine: str, how: str, add:
 def test_c29_a_stream_held_by_a_host_function(profile: str, engine: str) -> None:
     """cufile: one thread runs the host functions of all streams, and kernels go on meanwhile."""
     with c_program(profile=profile, engine=engine) as c:
-        one, two, go, order = c.stream(), c.stream(), threading.Event(), []
+        one, two, begun, go, order = c.stream(), c.stream(), threading.Event(), threading.Event(), []
         threading.Timer(0.05, go.set).start()
 
         def hold(_: Any) -> None:
-            assert go.wait(5)
+            begun.set()
+            assert go.wait(60)
             order.append("held")
 
         c.hip.hipLaunchHostFunc(one, hold)
+        if engine == "threads":
+            assert begun.wait(60)
         c.hip.launch(one, lambda: order.append("behind"))
         c.hip.hipLaunchHostFunc(two, lambda _: order.append("other"))
         c.hip.hipDeviceSynchronize()
@@ -254,24 +257,24 @@ def test_c29_a_hipfile_call_inside_a_host_function(tmp_path: Path, calls: str) -
 
 
 @ENGINES
-def test_c29b_the_thread_that_would_release_the_stream_submits_too_much(engine: str) -> None:
+def test_c29b_the_thread_that_would_release_the_stream_submits_too_much(engine: str, expect_deadlock: Any) -> None:
     with c_program(engine=engine, settings=HipSettings(queue_limit=100)) as c:
         stream, block, go = c.stream(), c.malloc(4096), threading.Event()
-        c.hip.hipLaunchHostFunc(stream, lambda _: go.wait(3))  # held
+        c.hip.hipLaunchHostFunc(stream, lambda _: go.wait(60))  # held
 
         def submit() -> None:
             for _ in range(120):
                 c.hip.hipMemsetAsync(block, 1, 64, stream)
 
-        with pytest.raises(DeadlockError):
+        with expect_deadlock(c.machine.engine):
             submit()
         go.set()
     assert "deadlock" in ids(c), c.sanitizer.format("text")
 
 
-def test_c29b_a_wait_value_holds_it_and_hipfile_submits(tmp_path: Path) -> None:
+def test_c29b_a_wait_value_holds_it_and_hipfile_submits(expect_deadlock: Any) -> None:
     with c_program(profile="cufile") as c:
-        path = Path("/var/tmp/c29b")
+        path = Path(f"/var/tmp/c29b-{os.getpid()}")
         path.write_bytes(pattern(4096))
         handle, block, stream = c.file(path), c.buffer(4096), c.stream()
         path.unlink()
@@ -284,7 +287,7 @@ def test_c29b_a_wait_value_holds_it_and_hipfile_submits(tmp_path: Path) -> None:
             for one in slots:
                 c.hipfile.hipFileReadAsync(handle, block, *one.pointers, stream)
 
-        with pytest.raises(DeadlockError, match=r"1020|queue"):
+        with expect_deadlock(c.machine.engine, match=r"1020|queue"):
             submit()
         c.memory.view(gate, 8)[:] = (1).to_bytes(8, "little")
 

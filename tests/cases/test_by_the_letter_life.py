@@ -299,9 +299,9 @@ def test_c38_spawn_works() -> None:
     mine, theirs = context.Pipe()
     process = context.Process(target=_spawned, args=(theirs,))
     process.start()
-    assert mine.poll(30)
+    assert mine.poll(100)
     assert mine.recv() == 0
-    process.join(30)
+    process.join(100)
 
 
 def _spawned(connection: Any) -> None:

@@ -21,7 +21,7 @@ def sim(tmp_path):
         (tmp_path / name).write_text(textwrap.dedent(source))
         command = [sys.executable, "-m", "hipfile_sim.cli", "run", *options]
         command += [target or name, *args]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=500, check=False)
         done.stderr = done.stderr.replace(f"{NO_LIBRARY}\n", "")  # true of some environments
         return done
 
@@ -178,12 +178,15 @@ def test_threads_and_exit_handlers_still_have_the_machine(sim):
         """
         import atexit, threading, time
         from hipfile_mock import current
+        ended = threading.Event()
         def late(name):
+            ended.wait()
             time.sleep(0.02)
             print(name, current.get().hip.hipGetDeviceCount()[1])
         atexit.register(late, "exit")
         threading.Thread(target=late, args=("thread",)).start()
         print("main ends")
+        ended.set()
         """,
         "--devices", "5",
     )  # fmt: skip

@@ -18,7 +18,7 @@ from hipfile_conformance.targets.abi import AbiTarget, RocmTarget
 from hipfile_conformance.targets.base import Target, Unavailable, Unsupported
 from hipfile_conformance.targets.sim import SimTarget
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(900)
 
 
 def native() -> Path:
@@ -46,7 +46,7 @@ def test_rocm_refuses_a_stub(tmp_path: Path) -> None:
         f"try: RocmTarget({str(tmp_path)!r}, {str(root)!r})\n"
         "except Unavailable as error: print(error)\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=500)
     assert "emulated library" in done.stdout
 
 

@@ -52,7 +52,7 @@ def run_console(body: str, cwd: Path) -> None:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=60,
+            timeout=500,
             check=False,
         )
         assert done.returncode == 0, f"$ {command}\n{done.stdout}"
@@ -86,7 +86,7 @@ def run_page(page: Path) -> None:
 @pytest.mark.parametrize("page", [p for p in PAGES if runnable(p)], ids=lambda p: str(p.relative_to(ROOT)))
 def test_code_blocks_run(page, tmp_path):
     command = [sys.executable, __file__, str(page)]  # a process of its own, as a reader would have
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=110, check=False)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

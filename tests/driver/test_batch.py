@@ -12,7 +12,6 @@ from hipfile_driver_rig import AMD, EIO, G1, error, pattern
 
 from hipfile_sim.driver.batch import BatchEvent, BatchOp
 from hipfile_sim.driver.codes import BatchStatus
-from hipfile_sim.engine.errors import DeadlockError
 from hipfile_sim.hip.codes import HipError
 
 COMPLETE, FAILED, CANCELED = BatchStatus.hipFileComplete, BatchStatus.hipFileFailed, BatchStatus.hipFileCanceled
@@ -192,7 +191,7 @@ def test_small_event_buffers_drain(make_rig: Any) -> None:
     assert sorted(event.cookie for event in got) == [100, 101, 102, 103, 104]
 
 
-def test_polling_and_deadlines(make_rig: Any) -> None:
+def test_polling_and_deadlines(make_rig: Any, expect_deadlock: Any) -> None:
     rig = make_rig()
     batch = Batch(rig)
     blocking = rig.stream(None, blocking=True)
@@ -203,8 +202,7 @@ def test_polling_and_deadlines(make_rig: Any) -> None:
     before = rig.machine.clock.now
     assert batch.collect(1, 1, (0, 5_000_000)) == [], "its copy waits for the blocking stream"
     assert rig.machine.clock.now >= before + 5_000_000
-    rig.machine.engine.watchdog_s = 0.2
-    with pytest.raises(DeadlockError):
+    with expect_deadlock(rig.machine.engine):
         batch.collect(1)
     rig.release(blocking)
     assert batch.collect(1) == [BatchEvent(100, COMPLETE, 256)]

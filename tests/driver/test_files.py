@@ -500,7 +500,7 @@ def test_the_owned_descriptor_closed_by_somebody_else_does_no_harm(fd: int):
 # ------------------------------------------------------------------------------------------------------ special files
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize("profile", AMD)
 def test_special_files_have_defined_outcomes(profile: str, tmp_path: Path):
     count = itertools.count(64)

@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 from hipfile_driver_rig import AMD, Slots, pattern
 
-from hipfile_sim.engine.errors import DeadlockError
-
 amd = pytest.mark.parametrize("profile", AMD)
 SCHEDULES = ("lazy", "eager", "parallel", "roundrobin", "seeded:1")
 any_schedule = pytest.mark.parametrize("schedule", SCHEDULES)
@@ -66,9 +64,9 @@ def test_without_an_event_the_old_bytes_can_be_written(make_rig: Any, profile: s
 
 @amd
 @pytest.mark.parametrize("blocking", [False, True], ids=["non-blocking", "blocking"])
-def test_null_stream_both_ways(make_rig: Any, profile: str, blocking: bool) -> None:
+def test_null_stream_both_ways(make_rig: Any, profile: str, blocking: bool, expect_deadlock: Any) -> None:
     """A blocking stream and the null stream wait for each other; a non-blocking one is on its own."""
-    rig = make_rig(profile, watchdog_s=0.1)
+    rig = make_rig(profile)
     _, handle = rig.file(pattern(64))
     pointer, stream = rig.buffer(64), rig.stream(0, blocking=blocking)
     for held, used in ((0, stream), (stream, 0)):
@@ -77,7 +75,7 @@ def test_null_stream_both_ways(make_rig: Any, profile: str, blocking: bool) -> N
         rig.hip.hipMemsetAsync(pointer, 1, 1, held)
         assert rig.read(handle, pointer, slots, used) == 0
         if blocking:
-            with pytest.raises(DeadlockError):
+            with expect_deadlock(rig.machine.engine):
                 rig.hip.hipStreamSynchronize(used)
             assert slots.done == 0
         elif used == stream:
@@ -90,13 +88,15 @@ def test_null_stream_both_ways(make_rig: Any, profile: str, blocking: bool) -> N
 
 @amd
 @pytest.mark.parametrize("threads", ["one", "per-stream"])
-def test_a_blocked_host_function_of_another_stream(make_rig: Any, profile: str, threads: str) -> None:
+def test_a_blocked_host_function_of_another_stream(
+    make_rig: Any, profile: str, threads: str, expect_deadlock: Any
+) -> None:
     """Where one thread runs all host functions, those of hipFile wait for the user's."""
-    rig = make_rig(profile, hip={"host_function_threads": threads}, watchdog_s=0.3)
+    rig = make_rig(profile, hip={"host_function_threads": threads})
     _, handle = rig.file(pattern(64))
     pointer, stream, other = rig.buffer(64), rig.stream(0), rig.stream(None)
     gate = threading.Event()
-    rig.hip.hipLaunchHostFunc(other, lambda _: gate.wait(20), None)
+    rig.hip.hipLaunchHostFunc(other, lambda _: gate.wait(60), None)
     started = threading.Event()
     rig.hip.hipLaunchHostFunc(other, lambda _: started.set(), None)
     slots = Slots(64)
@@ -105,9 +105,9 @@ def test_a_blocked_host_function_of_another_stream(make_rig: Any, profile: str, 
     if threads == "one":
         rig.stream(None)
         rig.machine.stall(stream)  # whatever the schedule: the host function begins first
-        with pytest.raises(DeadlockError):
+        with expect_deadlock(rig.machine.engine):
             rig.hip.hipStreamSynchronize(other)
-        with pytest.raises(DeadlockError):
+        with expect_deadlock(rig.machine.engine):
             rig.hip.hipStreamSynchronize(stream)
         assert slots.done == 0
         rig.machine.unstall(stream)
@@ -122,9 +122,9 @@ def test_a_blocked_host_function_of_another_stream(make_rig: Any, profile: str, 
 
 
 @amd
-def test_queue_limit(make_rig: Any, profile: str) -> None:
+def test_queue_limit(make_rig: Any, profile: str, expect_deadlock: Any) -> None:
     """With a limit, submitting past it waits for the stream; holding that stream oneself is a deadlock, reported."""
-    rig = make_rig(profile, hip={"queue_limit": 8}, watchdog_s=0.2)
+    rig = make_rig(profile, hip={"queue_limit": 8})
     _, handle = rig.file(pattern(64))
     pointer, stream = rig.buffer(64), rig.stream(7)
     slots = [Slots(64) for _ in range(20)]
@@ -136,7 +136,7 @@ def test_queue_limit(make_rig: Any, profile: str) -> None:
     assert [rig.read(handle, pointer, one, stream) for one in slots[:2]] == [0, 0]
     while rig.hip.lookup_stream(stream).lane.submitted - rig.hip.lookup_stream(stream).lane.completed < 8:
         rig.hip.hipMemsetAsync(pointer, 0, 1, stream)
-    with pytest.raises(DeadlockError):
+    with expect_deadlock(rig.machine.engine):
         rig.read(handle, pointer, slots[2], stream)
 
 
@@ -147,7 +147,7 @@ def test_two_threads_at_a_full_queue(make_rig: Any, profile: str) -> None:
     _, handle = rig.file(pattern(64))
     pointer, stream = rig.buffer(64), rig.stream(7)
     gate = threading.Event()
-    rig.hip.hipLaunchHostFunc(stream, lambda _: gate.wait(20), None)
+    rig.hip.hipLaunchHostFunc(stream, lambda _: gate.wait(60), None)
     slots = [[Slots(64) for _ in range(10)] for _ in range(2)]
     codes: list[int] = []
 
@@ -160,7 +160,7 @@ def test_two_threads_at_a_full_queue(make_rig: Any, profile: str) -> None:
     threads[0].join(0.05)
     gate.set()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     rig.sync(stream)
     assert codes == [0] * 20
     assert all(one.done == 64 for mine in slots for one in mine)

@@ -219,11 +219,11 @@ def test_a_stalled_lane_is_overtaken_by_everything():
     assert log == ["b", "a"]
 
 
-def test_a_held_lane_is_a_deadlock_until_it_is_let_go():
+def test_a_held_lane_is_a_deadlock_until_it_is_let_go(expect_deadlock):
     engine, a, _ = two_lanes("lazy")
     engine.stall(a, hold=True)
     engine.submit(a, Do(lambda: None))
-    with pytest.raises(DeadlockError, match="A is held by stall"):
+    with expect_deadlock(engine, match="A is held by stall"):
         engine.drain()
     engine.unstall(a)
     engine.drain()
@@ -254,7 +254,7 @@ def test_a_host_function_may_block_until_the_host_lets_it_go(schedule):
     engine, a, b = two_lanes(schedule)
     gate = threading.Event()
     log = []
-    engine.submit(a, Host(lambda: (gate.wait(10), log.append("held"))))
+    engine.submit(a, Host(lambda: (gate.wait(60), log.append("held"))))
     engine.submit(a, Do(lambda: log.append("after")))
     engine.host_point("launch")
     engine.submit(b, Do(lambda: log.append("other")))
@@ -272,7 +272,7 @@ def test_runs_with_blocking_host_functions_repeat():
         engine, a, b = two_lanes(schedule)
         gate = threading.Event()
         log = []
-        engine.submit(a, Host(lambda: (gate.wait(10), log.append("held"))))
+        engine.submit(a, Host(lambda: (gate.wait(60), log.append("held"))))
         engine.host_point("launch")
         for number in range(3):
             engine.submit(b, Do(lambda number=number: log.append(number)))
@@ -289,24 +289,24 @@ def test_runs_with_blocking_host_functions_repeat():
         assert run(token) == (log, token)
 
 
-def test_one_host_thread_makes_host_functions_wait_for_each_other():
-    engine, a, b = two_lanes("eager", host_threads="one", watchdog_s=0.2)
+def test_one_host_thread_makes_host_functions_wait_for_each_other(expect_deadlock):
+    engine, a, b = two_lanes("eager", host_threads="one")
     gate = threading.Event()
-    engine.submit(a, Host(lambda: gate.wait(10)))
+    engine.submit(a, Host(lambda: gate.wait(60)))
     engine.host_point("launch")
     engine.submit(b, Host(lambda: None))
-    with pytest.raises(DeadlockError, match="the only host-function thread, busy with A"):
+    with expect_deadlock(engine, match="the only host-function thread, busy with A"):
         engine.wait([(b, 1)], "sync B")
     gate.set()
     engine.drain()
     engine.close()
 
 
-def test_a_host_function_that_never_returns_is_a_deadlock_not_a_hang():
-    engine, a, _ = two_lanes("lazy", watchdog_s=0.2)
+def test_a_host_function_that_never_returns_is_a_deadlock_not_a_hang(expect_deadlock):
+    engine, a, _ = two_lanes("lazy")
     gate = threading.Event()
-    engine.submit(a, Host(lambda: gate.wait(10)))
-    with pytest.raises(DeadlockError, match="A runs host, which has not returned"):
+    engine.submit(a, Host(lambda: gate.wait(60)))
+    with expect_deadlock(engine, match="A runs host, which has not returned"):
         engine.drain()
     gate.set()
     engine.close()
@@ -332,7 +332,7 @@ def test_another_thread_can_bring_the_progress_that_a_wait_needs():
     waiting = threading.Event()
 
     def help_out():
-        waiting.wait(5)
+        waiting.wait(60)
         engine.submit(b, Do(lambda: flag.append(1)))
         engine.poke()
 

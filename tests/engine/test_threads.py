@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from hipfile_sim.engine import Command, DeadlockError, EngineError, HostFunctionError, ThreadEngine
+from hipfile_sim.engine import Command, EngineError, HostFunctionError, ThreadEngine
 
 
 class Do(Command):
@@ -43,14 +43,14 @@ class When(Do):
 
 @pytest.fixture
 def engine():
-    made = ThreadEngine(watchdog_s=0.3)
+    made = ThreadEngine()
     yield made
     made.close()
 
 
 def test_lanes_run_in_order_and_side_by_side(engine):
     a, b = engine.add_lane("A"), engine.add_lane("B")
-    both = threading.Barrier(2, timeout=5)
+    both = threading.Barrier(2, timeout=60)
     log = []
     for lane in (a, b):
         engine.submit(lane, Do(both.wait))  # returns only if the two lanes really overlap
@@ -64,7 +64,7 @@ def test_dependencies_between_lanes(engine):
     a, b = engine.add_lane("A"), engine.add_lane("B")
     log = []
     gate = threading.Event()
-    engine.submit(a, Do(lambda: (gate.wait(5), log.append("a"))))
+    engine.submit(a, Do(lambda: (gate.wait(60), log.append("a"))))
     engine.submit(b, Do(lambda: log.append("b")), ((a, 1),))
     time.sleep(0.02)
     assert log == []
@@ -94,18 +94,19 @@ def test_a_value_written_behind_the_engine_is_noticed(engine):
     assert a.idle
 
 
-def test_deadlock_instead_of_hang(engine):
+def test_deadlock_instead_of_hang(engine, expect_deadlock):
     a = engine.add_lane("A")
     flag = []
     engine.submit(a, When(lambda: bool(flag)))
-    with pytest.raises(DeadlockError, match="waiting for a value in memory"):
+    with expect_deadlock(engine, match="waiting for a value in memory"):
         engine.drain()
     flag.append(1)
 
 
 def test_a_busy_lane_is_not_a_deadlock(engine):
     a = engine.add_lane("A")
-    engine.submit(a, Do(lambda: time.sleep(0.5)))  # longer than the watchdog: the model's own work always ends
+    engine.watchdog_s = 0.1
+    engine.submit(a, Do(lambda: time.sleep(0.6)))  # longer than the watchdog: the model's own work always ends
     engine.drain()
 
 
@@ -157,7 +158,7 @@ def test_retired_lanes_lose_their_thread(engine):
     engine.drain()
     [worker] = set(threading.enumerate()) - before
     engine.retire(lane)
-    worker.join(10)
+    worker.join(60)
     assert not worker.is_alive()
 
 

@@ -22,7 +22,7 @@ ORDERS = [["--schedule", "lazy"], ["--schedule", "eager"], ["--seed", "1"], ["--
 def example(tmp_path):
     def run(name: str, *args: str, options: list[str] | None = None, code: int = 0) -> str:
         command = [sys.executable, "-m", "hipfile_sim.cli", "run", *(options or []), str(EXAMPLES / name), *args]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=500, check=False)
         assert done.returncode == code, done.stdout + done.stderr
         if code == 0:
             assert done.stderr.replace(f"{NO_LIBRARY}\n", "") == "", "the sanitizer has something to say"
@@ -112,7 +112,7 @@ def test_the_demo_shows_what_happened(tmp_path):
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=500,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,6 +1,7 @@
 """The modules beside the tests can be imported by them."""
 
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,5 @@ sys.path.insert(0, str(Path(__file__).parent))
 def scratch(tmp_path_factory):
     """A small file for programs with file operations, in memory where that is possible."""
     folder = Path("/dev/shm") if Path("/dev/shm").is_dir() else tmp_path_factory.mktemp("explore")
-    path = folder / f"hipfile-sim-explore-{tmp_path_factory.getbasetemp().parent.name}-{id(tmp_path_factory)}"
-    path.write_bytes(b"")
-    yield str(path)
-    path.unlink()
+    with tempfile.NamedTemporaryFile(prefix="hipfile-sim-explore-", dir=folder) as file:
+        yield file.name

@@ -57,7 +57,7 @@ def run(folder, *args, code=0):
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=500,
         check=False,
     )
     assert done.returncode == code, done.stdout + done.stderr

@@ -188,7 +188,7 @@ def test_a_search_goes_on_in_another_process(tmp_path, scratch):
     )
     for budget in range(6, 70, 6):
         done = subprocess.run(
-            [sys.executable, "-c", program, str(budget)], capture_output=True, text=True, timeout=60, check=True
+            [sys.executable, "-c", program, str(budget)], capture_output=True, text=True, timeout=500, check=True
         )
         if done.stdout.startswith("True"):
             break

@@ -14,7 +14,7 @@ BLOCK = Path(__file__).with_name("usage_block.py")
 
 def command(*args):
     return subprocess.run(
-        [sys.executable, "-m", "hipfile_sim.cli", *args], capture_output=True, text=True, timeout=100, check=False
+        [sys.executable, "-m", "hipfile_sim.cli", *args], capture_output=True, text=True, timeout=500, check=False
     )
 
 

@@ -17,7 +17,7 @@ class Held:
     def __init__(self, hip, stream):
         self.gate = threading.Event()
         self.started = threading.Event()
-        assert hip.hipLaunchHostFunc(stream, lambda _: (self.started.set(), self.gate.wait(20)), None) == 0
+        assert hip.hipLaunchHostFunc(stream, lambda _: (self.started.set(), self.gate.wait(60)), None) == 0
 
     def release(self):
         self.gate.set()
@@ -28,7 +28,6 @@ def machines(**options):
     return {
         name: lambda name=name, **more: Machine(
             **{
-                "watchdog_s": 0.12,
                 **({"engine": "threads"} if name == "threads" else {"schedule": name}),
                 **options,
                 **more,
@@ -64,7 +63,7 @@ def hip(machine):
 
 @pytest.fixture
 def lazy():
-    with Machine(schedule="lazy", watchdog_s=0.12) as made:
+    with Machine(schedule="lazy") as made:
         yield made
 
 

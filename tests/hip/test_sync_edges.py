@@ -8,7 +8,6 @@ import mmap
 import pytest
 
 from hipfile_sim import HipSettings, Machine
-from hipfile_sim.engine import DeadlockError
 from hipfile_sim.hip import HipError, Runtime
 from hipfile_sim.observe.observer import Observer
 from hipfile_sim.observe.sanitizer.core import SYNC_EDGES
@@ -56,7 +55,7 @@ def code_of(result):
 
 
 @pytest.mark.parametrize("name", sorted(SYNC_EDGES))
-def test_an_edge_to_the_host_is_a_wait(make, name):
+def test_an_edge_to_the_host_is_a_wait(make, name, expect_deadlock):
     waits = Waits()
     machine = make(observers=[waits])
     hip = machine.hip
@@ -71,7 +70,7 @@ def test_an_edge_to_the_host_is_a_wait(make, name):
     if SYNC_EDGES[name] is Edge.QUERY:
         assert code_of(getattr(hip, name)(*arguments)) == HipError.hipErrorNotReady
     else:
-        with pytest.raises(DeadlockError, match=name):
+        with expect_deadlock(hip.engine, match=name):
             getattr(hip, name)(*arguments)
     assert waits.seen == []  # nobody has learnt anything
     hold.release()

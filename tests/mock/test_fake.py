@@ -9,7 +9,6 @@ import json
 import os
 import sys
 import threading
-import time
 import unittest
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -470,17 +469,9 @@ def test_import_loads_nothing_heavy() -> None:
         assert f"'{heavy}'" not in loaded
 
 
-def best(repeat: int, body: Any) -> float:
-    """Seconds of processor time of the quickest run: other work on the machine does not count."""
-    times = []
-    for _ in range(repeat):
-        start = time.process_time()
-        body()
-        times.append(time.process_time() - start)
-    return min(times)
+def test_entry_and_exit_cost_little(count_calls: Any) -> None:
+    """Ten thousand calls are some 2 ms; the time itself is measured in benchmarks/."""
 
-
-def test_entry_and_exit_take_under_two_milliseconds() -> None:
     def body() -> None:
         with fake(faces=("hipfile", "hip_python")):  # torch, once imported, takes its own time
             import hipfile
@@ -488,12 +479,14 @@ def test_entry_and_exit_take_under_two_milliseconds() -> None:
             hipfile.get_version()
 
     body()
-    assert best(50, body) < 0.002
+    assert count_calls(body) < 10_000
 
 
-def test_a_hundred_operations_take_under_fifty_milliseconds(path: Path) -> None:
+def test_a_hundred_operations_cost_little(path: Path, count_calls: Any) -> None:
+    """200,000 calls are some 50 ms; the time itself is measured in benchmarks/."""
+
     def body() -> None:
-        with fake() as session:
+        with fake(faces=("hipfile",)) as session:
             import hipfile
             from hipfile.hipMalloc import hipMalloc
 
@@ -509,4 +502,4 @@ def test_a_hundred_operations_take_under_fifty_milliseconds(path: Path) -> None:
                 assert all(io.bytes_done == 4096 for io in pending)
 
     body()
-    assert best(5, body) < 0.05
+    assert count_calls(body) < 200_000

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import posix
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -91,61 +92,64 @@ def test_round_trip_sync_and_async(order: str) -> None:
         assert len(content) == SIZE + 116
 
 
-NUMBER = 200
+class Precious(NamedTuple):
+    """A real file that is open as descriptor `number`."""
+
+    path: Path
+    number: int
 
 
 @pytest.fixture
-def precious(tmp_path: Path) -> Iterator[Path]:
-    """A real file that is open as descriptor `NUMBER`."""
+def precious(tmp_path: Path) -> Iterator[Precious]:
     real = tmp_path / "real"
     real.write_bytes(b"precious" * 1024)
     fd = os.open(real, os.O_RDWR)
-    posix.dup2(fd, NUMBER)
+    number = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 200)  # beyond those that pyfakefs has for itself
     posix.close(fd)
-    yield real
-    posix.close(NUMBER)
+    yield Precious(real, number)
+    posix.close(number)
 
 
-def same_number() -> Any:
-    """A registered file of the fake file system that has the number `NUMBER`, too."""
+def same_number(number: int) -> Any:
+    """A registered file of the fake file system that has this number, too."""
     import hipfile
 
-    fill = [os.open("/fill", os.O_RDWR | os.O_CREAT) for _ in range(NUMBER)]
+    fill = [os.open("/fill", os.O_RDWR | os.O_CREAT) for _ in range(number)]
     with open("/slab", "wb") as made:
         made.write(DATA)
-    os.close(NUMBER)
+    os.close(number)
     file = hipfile.FileHandle("/slab", os.O_RDWR)
     file.open()
-    assert file._fd == NUMBER in fill, "the numbers clash, which is the point"
+    assert file._fd == number in fill, "the numbers clash, which is the point"
     return file
 
 
-def test_a_real_file_with_the_same_number_is_not_touched(precious: Path, session: hipfile_mock.Session) -> None:
+def test_a_real_file_with_the_same_number_is_not_touched(precious: Precious, session: hipfile_mock.Session) -> None:
     rig = Rig(session)
     rig.put(b"\xee" * SIZE)
     with fake_filesystem_unittest.Patcher():
-        file = same_number()
+        file = same_number(precious.number)
         assert file.write(rig.buffer, SIZE, 0, 0) == SIZE
         assert file.read(rig.buffer, 8, 0, 0) == 8
         assert rig.bytes(8) == b"\xee" * 8
         file.close()
-    assert precious.read_bytes() == b"precious" * 1024
-    posix.fstat(NUMBER)
+    assert precious.path.read_bytes() == b"precious" * 1024
+    posix.fstat(precious.number)
 
 
 def test_work_in_flight_when_the_fake_file_system_goes_stays_there(
-    precious: Path, session: hipfile_mock.Session
+    precious: Precious, session: hipfile_mock.Session
 ) -> None:
     rig = Rig(session)
     rig.put(b"\xee" * 64)
     with fake_filesystem_unittest.Patcher():
-        file = same_number()
+        file = same_number(precious.number)
         io = file.write_async(rig.buffer, 64, 0, 0, rig.stream)
     session.hip.hipStreamSynchronize(rig.stream)
     assert io.bytes_done == 64
     file.close()
-    assert precious.read_bytes() == b"precious" * 1024
-    posix.fstat(NUMBER)  # closing the fake descriptor closed no real one
+    assert precious.path.read_bytes() == b"precious" * 1024
+    posix.fstat(precious.number)  # closing the fake descriptor closed no real one
 
 
 def test_a_real_file_opened_before_keeps_working(tmp_path: Path, session: hipfile_mock.Session) -> None:
@@ -320,5 +324,5 @@ assert not os.path.exists("/in-the-fake")
 with Patcher():
     use("/again")
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stderr

@@ -344,7 +344,7 @@ def run(code: str, wheels: Path) -> Any:
     for name in ("ROCM_PATH", "ROCM_HOME", "LD_LIBRARY_PATH"):
         environment.pop(name, None)
     command = [sys.executable, "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, env=environment, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=500, env=environment, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 

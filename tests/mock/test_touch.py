@@ -82,7 +82,7 @@ with fake(strict=False) as session:
     pointer = freed
     ctypes.string_at({touched}, 1)
 """
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=500, check=False)
     assert run.returncode == -signal.SIGSEGV
     assert said in run.stderr
     assert "Fatal Python error" in run.stderr, "the handler from before has its turn"

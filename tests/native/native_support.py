@@ -24,7 +24,11 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def run(
-    command: Sequence[str | Path], *, env: Mapping[str, str] | None = None, timeout: float = 60, cwd: Path | None = None
+    command: Sequence[str | Path],
+    *,
+    env: Mapping[str, str] | None = None,
+    timeout: float = 500,
+    cwd: Path | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """A command with its output; a timeout is a failure of the test."""
     return subprocess.run(
@@ -38,7 +42,7 @@ def run(
     )
 
 
-def execute(*words: str | Path, options: Sequence[str] = (), timeout: float = 60, env: Mapping[str, str] | None = None
+def execute(*words: str | Path, options: Sequence[str] = (), timeout: float = 500, env: Mapping[str, str] | None = None
             ) -> subprocess.CompletedProcess[str]:  # fmt: skip
     """``hipfile-sim exec options -- words``."""
     return run([sys.executable, "-m", "hipfile_sim.cli", "exec", *options, "--", *words], timeout=timeout, env=env)

@@ -29,7 +29,7 @@ def test_published_hipfile_own_tests(clients: Path, sdist_tests: Path) -> None:
     """Against its compiled extension. On Python 3.11 one fails: it asks for `int in Enum`, which raises there."""
     options = ["-q", "-s", "-p", "no:cacheprovider", str(sdist_tests)]
     code = f"import hipfile, pytest, sys; sys.exit(pytest.main({options!r}))"
-    done = execute(clients, "-c", code, timeout=110)
+    done = execute(clients, "-c", code, timeout=500)
     counts = {word: int(number) for number, word in re.findall(r"(\d+) (passed|failed|error)", done.stdout)}
     version = run([clients, "-c", "import sys; print(sys.version_info >= (3, 12))"]).stdout.strip()
     if version == "True":

@@ -21,7 +21,7 @@ def fuzz(native_prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "fuzz"
 
 
-def check(fuzz: Path, folder: Path, seed: int, calls: int, threads: int, *options: str, timeout: float = 110) -> None:
+def check(fuzz: Path, folder: Path, seed: int, calls: int, threads: int, *options: str, timeout: float = 500) -> None:
     data = folder / "data"
     data.write_bytes(bytes(range(256)) * 1024)
     toml = folder / "fuzz.toml"

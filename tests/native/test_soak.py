@@ -24,7 +24,7 @@ def soak(programs: Path, folder: Path, operations: int, timeout: float) -> dict[
 
 
 def test_short(programs: Path, tmp_path: Path) -> None:
-    seen = soak(programs, tmp_path, 2000, 110)
+    seen = soak(programs, tmp_path, 2000, 500)
     assert seen["faults"] > 20
     assert seen["descriptors"] == 0
     assert seen["threads"] <= 0

@@ -123,7 +123,7 @@ def test_a_build_that_does_not_fit_is_left_as_it_was(monkeypatch):
 def run(code):
     """Run a program in a process of its own."""
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=500, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()

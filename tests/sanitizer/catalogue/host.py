@@ -49,7 +49,7 @@ def hip_call_in_host_function_goes_through(w: World) -> None:
 )
 def host_functions_wait_for_each_other(w: World) -> None:
     one, two, gate = w.stream(register=False), w.stream(register=False), threading.Event()
-    w.host_function(one, lambda: gate.wait(3))
+    w.host_function(one, lambda: gate.wait(60))
     w.host_function(two, gate.set)
     try:
         w.sync(one)

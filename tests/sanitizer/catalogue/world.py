@@ -99,6 +99,7 @@ class World:
         devices: int = 2,
         host_threads: str = "assumed",
     ) -> None:
+        self._tidy = tidy
         self.sanitizer = sanitizer if sanitizer is not None else Sanitizer(host_threads=host_threads)
         self.machine = self.make_machine(
             devices=devices,
@@ -110,15 +111,14 @@ class World:
         )
         self.hip = self.machine.hip
         self.hipfile = self.machine.hipfile
-        self._tidy = tidy
         self._folder = tempfile.TemporaryDirectory(prefix="catalogue-")
         self._fds: dict[int, int] = {}
         self._keep: list[Any] = []
         self.fsync_at_end = True
 
     def make_machine(self, **options: Any) -> Machine:
-        """The machine, watched by the sanitizer."""
-        return Machine(watchdog_s=0.5, observers=[self.sanitizer], **options)
+        """The machine, watched by the sanitizer. Only programs that are not tidy end in a deadlock, and then soon."""
+        return Machine(watchdog_s=5.0 if self._tidy else 0.3, observers=[self.sanitizer], **options)
 
     # -- things ------------------------------------------------------------------------------------------------------
 
