@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CurrentMachineError",
     "NoMachineError",
+    "check_owner",
     "depth",
     "get",
     "gone",
@@ -54,6 +55,8 @@ class _Entry(NamedTuple):
 
 
 _stack: list[_Entry] = []
+_last = ""
+"""Which machine was current last, and where it ended, for messages."""
 _lock = threading.Lock()
 
 
@@ -93,10 +96,14 @@ def pop(machine: Host) -> None:
     CurrentMachineError
         It is not the machine that was pushed last. It is taken off all the same: nothing stays behind.
     """
+    global _last
+    from hipfile_sim.observe.observer import call_site
+
     with _lock:
         index = next((i for i, entry in enumerate(_stack) if entry.machine is machine), None)
         if index is None:
             raise CurrentMachineError(f"{machine!r} cannot be popped: it is not on the stack of current machines.")
+        _last = f"{machine!r}, was current until {call_site(2) or 'the end of its block'}"
         del _stack[index]
         if index < len(_stack):
             raise CurrentMachineError(
@@ -129,7 +136,7 @@ def get(what: str = "the double") -> Host:
     Raises
     ------
     NoMachineError
-        No machine is current.
+        No machine is current, or the one that is has been closed.
 
     Examples
     --------
@@ -139,12 +146,17 @@ def get(what: str = "the double") -> Host:
     hipfile_mock.current.NoMachineError: hipfile.Driver.open was called, but no emulated machine is current. ...
     """
     try:
-        return _stack[-1].machine
+        machine = _stack[-1].machine
     except IndexError:
+        before = f" (The last one, {_last}.)" if _last else ""
         raise NoMachineError(
-            f"{what} was called, but no emulated machine is current. Run the code inside `with hipfile_mock.fake():`,"
-            " with the fixture `hipfile_fake`, after `hipfile_mock.install()`, or under `hipfile-sim run`."
+            f"{what} was called, but no emulated machine is current.{before} Run the code inside `with"
+            " hipfile_mock.fake():`, with the fixture `hipfile_fake`, after `hipfile_mock.install()`, or under"
+            " `hipfile-sim run`."
         ) from None
+    if getattr(getattr(machine, "engine", None), "ended", False):
+        raise NoMachineError(f"{what} was called, but {machine!r} cannot answer any more.")
+    return machine
 
 
 def reference() -> weakref.ref[Host] | None:
@@ -156,6 +168,25 @@ def reference() -> weakref.ref[Host] | None:
 def refers(ref: weakref.ref[Host] | None) -> bool:
     """Whether `ref`, made by `reference`, means the machine that is current now."""
     return ref is not None and (machine := ref()) is not None and machine is peek()
+
+
+def check_owner(ref: weakref.ref[Host] | None, what: str) -> None:
+    """Raise unless `ref`, made by `reference`, means the current machine: what `what` holds means nothing on another.
+
+    Raises
+    ------
+    NoMachineError
+        The machine of `what` has ended.
+    CurrentMachineError
+        It is another one.
+    """
+    if refers(ref):
+        return
+    machine = ref() if ref is not None else None
+    if gone(ref):
+        ended = "a machine that is gone" if machine is None else f"{machine!r}, which has ended"
+        raise NoMachineError(f"{what} belongs to {ended}; make a new one on the machine that is current now.")
+    raise CurrentMachineError(f"{what} belongs to {machine!r}; the current machine is {peek()!r}.")
 
 
 def gone(ref: weakref.ref[Host] | None) -> bool:

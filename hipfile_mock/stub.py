@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, Self
 from hipfile_mock import current
 from hipfile_mock.answers import ASYNC, COUNTS, FUNCTIONS, HIP, SHORT, Answer, StubCall, StubOperation, slots_at
 from hipfile_mock.install import faces_in_place
+from hipfile_sim.observe.observer import call_site
 
 if TYPE_CHECKING:
     from hipfile_mock.faces.slots import AsyncSlots
@@ -77,6 +78,8 @@ class _Engine:
 
     def __init__(self) -> None:
         self.closed = False
+        self.ended = False
+        self.tracker = None
         self.observers: tuple[Any, ...] = ()
         self.lock = threading.RLock()
 
@@ -141,6 +144,7 @@ class Stub(ContextDecorator):
         self._version = version
         self._stack = ExitStack()
         self._hip_error = 0
+        self._ended_at = ""
         self._reset()
 
     def _reset(self) -> None:
@@ -172,6 +176,7 @@ class Stub(ContextDecorator):
         return Stub(files=self._files, strict=self._strict, version=self._version)
 
     def __enter__(self) -> Self:
+        self._ended_at = ""
         self._reset()
         with ExitStack() as stack:
             current.push(self)
@@ -184,7 +189,8 @@ class Stub(ContextDecorator):
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._stack.close()
-        self.engine.closed = True
+        self.engine.closed = self.engine.ended = True
+        self._ended_at = f" at {site}" if (site := call_site(2)) is not None else ""
         unused = [f"{answer.name}: {answer.unused}" for answer in self._answers.values() if answer.unused]
         if unused and self._strict and exc is None:
             raise AssertionError(f"answers that nobody asked for: {', '.join(unused)}")
@@ -208,9 +214,12 @@ class Stub(ContextDecorator):
         ------
         LookupError
             Nothing is pending, or not that one.
+        NoMachineError
+            The block of the stub has ended.
         ValueError
             An earlier operation of the same stream is pending: streams are in order.
         """
+        self._in_use("complete()")
         chosen = None
         for operation in self.pending:
             if io is None or operation.args["bytes_p"] == io._addresses()[3]:
@@ -236,6 +245,16 @@ class Stub(ContextDecorator):
 
     # -- answers -------------------------------------------------------------------------------------------------------
 
+    def _in_use(self, what: str) -> None:
+        if self.engine.ended:
+            raise current.NoMachineError(
+                f"{what} of a stub whose block ended{self._ended_at}; what it saw, `calls` and `assert_called`, can "
+                "still be looked at."
+            )
+
+    def __repr__(self) -> str:
+        return f"<stub, ended{self._ended_at}>" if self.engine.ended else "<stub>"
+
     def _stream(self, handle: int) -> Any:
         from hipfile_sim.engine.command import Lane
 
@@ -244,6 +263,7 @@ class Stub(ContextDecorator):
         return self._streams[handle]
 
     def _call(self, name: str, values: tuple[Any, ...]) -> Any:
+        self._in_use(name)
         args = dict(zip(FUNCTIONS[name], values, strict=True))
         answer = self._answers[name]
         kind, value = answer._next(args)

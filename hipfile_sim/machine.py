@@ -15,6 +15,7 @@ from hipfile_sim.driver.profiles import Profile, get_profile
 from hipfile_sim.engine.base import Engine
 from hipfile_sim.engine.clock import CostModel, VirtualClock
 from hipfile_sim.engine.command import MEM, Access, Lane
+from hipfile_sim.engine.errors import closed_at
 from hipfile_sim.engine.schedules import Schedule
 from hipfile_sim.engine.steps import StepEngine
 from hipfile_sim.engine.threads import ThreadEngine
@@ -173,6 +174,8 @@ class Machine:
         self.engine.unstall(self._lane(stream))
 
     def _lane(self, stream: int) -> Lane:
+        if self.engine.ended:
+            raise self.engine.closed_error(f"stall or unstall of stream {stream:#x}")
         found = self.hip.lookup_stream(stream)
         if found is None:
             raise ValueError(f"{stream:#x} is not a stream of this machine: pass a handle from hipStreamCreate, or 0")
@@ -180,13 +183,21 @@ class Machine:
 
     def finish(self) -> None:
         """Run everything that was submitted. The host is not told, so no order follows from it."""
+        if self.engine.ended:
+            raise self.engine.closed_error("Machine.finish()")
         self.engine.drain()
 
     # -- life --------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Stop the machine. Work that has not run never will; memory goes when nothing refers to it."""
+        """Stop the machine. Work that has not run never will; memory goes when nothing refers to it.
+
+        From then on hip* functions answer hipErrorDeinitialized and hipFile* functions hipFileDriverNotInitialized
+        (5001); `stall`, `finish`, and a look at `memory`, raise `MachineClosedError`, which says where it was closed.
+        What only tells of the run still does: `token`, `clock`, versions, texts of codes, ``memory.live()``.
+        """
         self.engine.close()
+        self.hip.close()
 
     def __enter__(self) -> Self:
         return self
@@ -198,4 +209,5 @@ class Machine:
 
     def __repr__(self) -> str:
         engine = "threads" if self.engine.threaded else str(getattr(self.engine, "schedule", ""))
-        return f"<Machine with {self.hip.device_count} devices, hipFile {self.profile.name}, {engine}>"
+        closed = f", closed{closed_at(self.engine.closed_at)}" if self.engine.ended else ""
+        return f"<Machine with {self.hip.device_count} devices, hipFile {self.profile.name}, {engine}{closed}>"

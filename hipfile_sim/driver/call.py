@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from hipfile_sim.driver.codes import HipFileStatus, IOResult, OpError, hip_status
-from hipfile_sim.engine.errors import EngineError
+from hipfile_sim.engine.errors import EngineError, MachineClosedError
 from hipfile_sim.hip.codes import HipError
 from hipfile_sim.observe.observer import Call, call_site, current_thread, from_one_place
 
@@ -59,7 +59,8 @@ def public(
     shape : callable
         Turns a status into what the call returns, for calls that fail before they begin.
     pure : bool
-        It looks at no device and initialises nothing, so it works in a forked child and the schedule gets no turn.
+        It looks at no device and initialises nothing, so it works in a forked child and on a closed machine, and the
+        schedule gets no turn.
     """
 
     def decorate(function: Callable[Concatenate[Driver, P], R]) -> Callable[Concatenate[Driver, P], R]:
@@ -72,19 +73,25 @@ def public(
             engine = self.engine
             if engine.observers:
                 return from_one_place(watched, self, *args, **kwargs)  # type: ignore[no-any-return]
-            if self.interpose is not None or self.runtime.forked:
+            if self.interpose is not None or self.runtime.refusal is not None:
                 return watched(self, *args, **kwargs)
             if pure:
                 return function(self, *args, **kwargs)
             engine.clock.advance(engine.costs.host_call)
-            result = function(self, *args, **kwargs)
-            engine.host_point(name)
+            try:
+                result = function(self, *args, **kwargs)
+                engine.host_point(name)
+            except MachineClosedError:  # by another thread, while this one waited
+                return shape(CLOSED)  # type: ignore[no-any-return]
             return result
 
         def watched(self: Driver, /, *args: P.args, **kwargs: P.kwargs) -> R:
             engine = self.engine
             runtime = self.runtime
             record: Call | None = None
+            if not pure and runtime.refusal is HipError.hipErrorDeinitialized:
+                runtime.say_closed(name)
+                return shape(CLOSED)  # type: ignore[no-any-return]
             if engine.observers:
                 runtime.call_count += 1
                 bound = dict(zip(parameters, args, strict=False)) | kwargs
@@ -96,10 +103,15 @@ def public(
                         observer.call(record)
             result: Any
             try:
-                result = _refused(self, name, args, shape) if not (pure and runtime.forked) else None
-                if result is _GO_ON or (pure and runtime.forked):
+                always = pure and runtime.refusal is not None
+                result = _GO_ON if always else _refused(self, name, args, shape)
+                if result is _GO_ON:
                     engine.clock.advance(engine.costs.host_call)
                     result = function(self, *args, **kwargs)
+            except MachineClosedError:  # by another thread, while this one waited
+                result = shape(CLOSED)
+                _returned(self, record, result)
+                return result  # type: ignore[no-any-return]
             except EngineError as error:
                 _returned(self, record, error)
                 raise
@@ -113,17 +125,20 @@ def public(
     return decorate
 
 
+CLOSED = HipFileStatus(OpError.hipFileDriverNotInitialized)
+"""What a call answers once its machine is closed: no facts speak of it, and no other call of an open driver does."""
+
 _GO_ON = object()
 
 
 def _refused(driver: Driver, name: str, args: tuple[Any, ...], shape: Callable[[HipFileStatus], Any]) -> Any:
-    if driver.runtime.forked:  # [life.fork]
+    if driver.runtime.refusal is not None:  # [life.fork]
         driver.note(
             "fork.after-init",
             f"{name} in a forked child: neither HIP nor hipFile survives fork(); start children with spawn",
             severity="error",
         )
-        return shape(hip_status(HipError.hipErrorNotInitialized))
+        return shape(hip_status(driver.runtime.refusal))
     answer = driver.interpose(name, args) if driver.interpose is not None else None
     if answer is None:
         return _GO_ON

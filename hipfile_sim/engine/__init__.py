@@ -6,7 +6,13 @@ It knows lanes and commands, nothing of HIP and nothing of hipFile.
 from hipfile_sim.engine.base import Engine
 from hipfile_sim.engine.clock import CostModel, VirtualClock
 from hipfile_sim.engine.command import Access, Command, Lane, Marker, Space
-from hipfile_sim.engine.errors import DeadlockError, EngineError, HostFunctionError, TokenMismatch
+from hipfile_sim.engine.errors import (
+    DeadlockError,
+    EngineError,
+    HostFunctionError,
+    MachineClosedError,
+    TokenMismatch,
+)
 from hipfile_sim.engine.schedules import Schedule, parse_schedule
 from hipfile_sim.engine.steps import StepEngine
 from hipfile_sim.engine.threads import ThreadEngine
@@ -20,6 +26,7 @@ __all__ = [
     "EngineError",
     "HostFunctionError",
     "Lane",
+    "MachineClosedError",
     "Marker",
     "Schedule",
     "Space",

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 
 from hipfile_sim.engine.clock import CostModel, VirtualClock
 from hipfile_sim.engine.command import HELD, SLOW, Command, Lane, Marker
-from hipfile_sim.engine.errors import DeadlockError, EngineError, HostFunctionError
+from hipfile_sim.engine.errors import DeadlockError, EngineError, HostFunctionError, MachineClosedError
 from hipfile_sim.engine.schedules import Tracker
 from hipfile_sim.engine.waitgraph import wait_graph
-from hipfile_sim.observe.observer import Observer
+from hipfile_sim.observe.observer import Observer, Site, call_site
 
 
 class Engine(ABC):
@@ -29,7 +29,11 @@ class Engine(ABC):
         Real seconds without any progress after which a blocked host thread gets a `DeadlockError`. Where it is plain
         at once that nothing can move, the error comes at once.
     fatal : EngineError or None
-        Set when user code on the device side raised; every later call raises it.
+        Set when user code on the device side raised, or the machine was closed; every later call raises it.
+    closed : bool
+        Nothing moves any more: `close` was called, or this is a forked child.
+    ended : bool
+        `close` was called; `closed_at` says where.
     """
 
     threaded = False
@@ -49,6 +53,8 @@ class Engine(ABC):
         self.watchdog_s = watchdog_s
         self.fatal: EngineError | None = None
         self.closed = False
+        self.ended = False
+        self.closed_at: Site | None = None
         self._lane_count = 0
         self._inside: dict[int, Command] = {}  # thread to the host function that it runs
 
@@ -124,10 +130,17 @@ class Engine(ABC):
             self.changed.notify_all()
 
     def close(self) -> None:
-        """Stop. Commands that have not run never will."""
+        """Stop. Commands that have not run never will; whoever waits for one gets a `MachineClosedError`."""
         with self.lock:
-            self.closed = True
+            if not self.ended:
+                self.closed_at = call_site(2)
+                self.closed = self.ended = True
+                self.fatal = self.fatal or self.closed_error("the call")
             self.changed.notify_all()
+
+    def closed_error(self, what: str) -> MachineClosedError:
+        """What `what` raises on this engine, which has been closed."""
+        return MachineClosedError(what, self.closed_at)
 
     def token(self) -> str:
         """The choices made so far, as text. Only a deterministic engine has one."""
@@ -206,6 +219,8 @@ class Engine(ABC):
 
     def _failed(self, command: Command, error: BaseException) -> None:
         """User code on the device side raised: nothing on this machine can be trusted from here on."""
+        if self.ended:
+            return
         kind = HostFunctionError if command.external else EngineError
         where = f", submitted at {command.site}" if command.site else ""
         self.fatal = kind(

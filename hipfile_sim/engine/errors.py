@@ -27,6 +27,31 @@ class DeadlockError(EngineError):
         super().__init__(f"deadlock: {what} can never return; nothing on the machine can move\n{graph}")
 
 
+class MachineClosedError(EngineError):
+    """The machine was closed, so what was asked of it cannot happen.
+
+    Attributes
+    ----------
+    what : str
+        What was asked.
+    site : Site or None
+        Where the machine was closed.
+    """
+
+    def __init__(self, what: str, site: Site | None) -> None:
+        self.what = what
+        self.site = site
+        super().__init__(f"{what}: the machine was closed{closed_at(site)}; nothing on it moves any more. {REMEDY}")
+
+
+REMEDY = "Do this before it is closed, or make a fresh machine"
+
+
+def closed_at(site: Site | None) -> str:
+    """Where a machine was closed, to be put behind a sentence."""
+    return f" at {site}" if site is not None else ""
+
+
 class HostFunctionError(EngineError):
     """A host function raised. Real HIP would terminate the process; the machine is unusable from here on."""
 

@@ -126,7 +126,8 @@ class StepEngine(Engine):
             return
         with self.lock:  # a host function that waits is blocked: nobody is to wait for it to settle meanwhile
             worker = self._workers.get(self._worker_key(inside.lane))
-            if worker is None:  # the machine is closed
+            if worker is None:  # a forked child
+                self._wait(targets, what)
                 return
             worker.in_wait += 1
             self.changed.notify_all()
@@ -137,10 +138,10 @@ class StepEngine(Engine):
 
     def _wait(self, targets: Sequence[Marker], what: str) -> None:
         with self.lock:
-            if self.fatal is not None:
-                raise self.fatal
             last = 0
             while True:
+                if self.fatal is not None:
+                    raise self.fatal
                 unfinished = [target for target in targets if target[0].completed < target[1]]
                 if not unfinished:
                     break
@@ -165,7 +166,7 @@ class StepEngine(Engine):
     def run_out(self) -> None:
         """Run all that can run, lanes by index, whatever has failed before. The schedule is not asked."""
         with self.lock:
-            while True:
+            while not self.ended:
                 self.fatal = None
                 options = self._options([lane.tail for lane in self._active.values()], settle=True)
                 if not options:
@@ -183,8 +184,7 @@ class StepEngine(Engine):
         super().close()
         with self.lock:
             for worker in self._workers.values():
-                worker.stop()
-            self._workers.clear()
+                worker.stop()  # it stays in the table: a thread that waits may be about to look at it
 
     def after_fork(self) -> None:
         super().after_fork()

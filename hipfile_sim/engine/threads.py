@@ -72,8 +72,10 @@ class ThreadEngine(Engine):
 
     def submit(self, lane: Lane, command: Command, deps: tuple[Marker, ...] = ()) -> int:
         with self.lock:
-            if self.closed:
+            if self.closed and not self.ended:  # a forked child has no threads to run it
                 return lane.submitted
+            if self.fatal is not None:
+                raise self.fatal
             self._staff(lane)
             ticket = self._enqueue(lane, command, deps)
             self._wake(lane)
@@ -84,6 +86,8 @@ class ThreadEngine(Engine):
             super().submit_all(lane, commands, deps)
             return
         with self.lock:
+            if self.fatal is not None:
+                raise self.fatal
             if not self.closed:
                 self._staff(lane)
                 self._enqueue_all(lane, commands, deps)
@@ -125,7 +129,7 @@ class ThreadEngine(Engine):
                 while any(lane.completed < ticket for lane, ticket in targets):
                     if self.fatal is not None:
                         raise self.fatal
-                    if self.closed:
+                    if self.closed:  # a forked child
                         return
                     self.changed.wait(0.25)
                     if self.steps != steps or self._busy():

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from hipfile_sim.engine.base import Engine
 from hipfile_sim.engine.command import MEM, Access, Command, Marker
+from hipfile_sim.engine.errors import closed_at
 from hipfile_sim.hip import hostmem
 from hipfile_sim.hip.call import CALLS, CallInfo, Ending
 from hipfile_sim.hip.codes import LEGACY_STREAM, PER_THREAD_STREAM, HipError
@@ -40,7 +41,7 @@ _runtimes: weakref.WeakSet[RuntimeBase] = weakref.WeakSet()
 
 def _after_fork() -> None:
     for runtime in list(_runtimes):
-        runtime.forked = True
+        runtime.refusal = HipError.hipErrorNotInitialized
         runtime.engine.after_fork()
 
 
@@ -58,6 +59,12 @@ class RuntimeBase(Ending):
         How many; 0 gives hipErrorNoDevice everywhere.
     settings : HipSettings
         See there.
+
+    Attributes
+    ----------
+    refusal : HipError or None
+        What every call answers from now on: hipErrorNotInitialized in a forked child, hipErrorDeinitialized ("driver
+        shutting down", what the CUDA runtime gives to calls during its own end) once the machine is closed.
     """
 
     CALLS: ClassVar[dict[str, CallInfo]] = CALLS
@@ -72,7 +79,7 @@ class RuntimeBase(Ending):
         self.streams: dict[int, Stream] = {}
         self.events: dict[int, Event] = {}
         self.interpose_hook: Interpose | None = None
-        self.forked = False
+        self.refusal: HipError | None = None
         self.call_count = 0
         self._signals: set[int] = set()  # bases of signal memory
         self._null: list[Stream | None] = [None] * devices
@@ -113,6 +120,18 @@ class RuntimeBase(Ending):
     def site(self) -> Site | None:
         """The caller's place, taken only when somebody observes."""
         return call_site(2) if self.engine.observers else None
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """The machine is closed: calls are refused, and memory is not to be looked at."""
+        self.refusal = self.refusal or HipError.hipErrorDeinitialized
+        self.memory.close(self.engine.closed_at)
+
+    def say_closed(self, name: str) -> None:
+        """Tell whoever still observes that a call came too late."""
+        where = closed_at(self.engine.closed_at)
+        self.tell("machine.closed", f"{name} after the machine was closed{where}: refused, nothing is done")
 
     # -- streams -----------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hipfile_sim.engine.errors import EngineError
+from hipfile_sim.engine.errors import EngineError, MachineClosedError
 from hipfile_sim.hip.codes import HipError
 from hipfile_sim.observe.observer import Call, call_site, current_thread, from_one_place
 
@@ -78,7 +78,10 @@ def hip_call(
             code: int | None
             engine = self.engine
             record: Call | None = None
-            if engine.observers or self.interpose_hook is not None or self.forked:
+            if engine.observers or self.interpose_hook is not None or self.refusal is not None:
+                if self.refusal is HipError.hipErrorDeinitialized:
+                    self.say_closed(name)
+                    return failure(self.refusal)
                 if engine.observers:
                     self.call_count += 1
                     bound = dict(zip(parameters, args, strict=False)) | kwargs
@@ -86,8 +89,8 @@ def hip_call(
                     with engine.lock:
                         for observer in engine.observers:
                             observer.call(record)
-                if self.forked:
-                    code = HipError.hipErrorNotInitialized
+                if self.refusal is not None:
+                    code = self.refusal
                     self.tell(
                         "fork.after-init",
                         f"{name} in a forked child: HIP does not survive fork(); start children with spawn",
@@ -117,6 +120,10 @@ def hip_call(
                         engine.host_point(name, before=True)
                     result = function(self, *args, **kwargs)
                     code = result[0] if outputs else result
+            except MachineClosedError:  # by another thread, while this one waited
+                result = failure(HipError.hipErrorDeinitialized)
+                self._end(record, result, HipError.hipErrorDeinitialized, sets_error)
+                return result
             except EngineError as error:
                 self._end(record, error, HipError.hipErrorLaunchFailure, sets_error)
                 raise

@@ -7,6 +7,7 @@ import errno
 import warnings
 from bisect import bisect_right, insort
 
+from hipfile_sim.engine.errors import MachineClosedError
 from hipfile_sim.hip import hostmem
 from hipfile_sim.hip.arena import PAGE, Arena, Reserved
 from hipfile_sim.hip.settings import HipSettings
@@ -159,6 +160,14 @@ class Memory:
             self._reserved = Reserved()
         return self._reserved.take()
 
+    def close(self, site: Site | None) -> None:
+        """The machine was closed at `site`: a look at bytes raises. What is allocated can still be listed."""
+
+        def refuse(pointer: int, length: int, *, dead_ok: bool = False) -> memoryview:
+            raise MachineClosedError(f"{length} bytes of memory at {pointer:#x}", site)
+
+        self.view = refuse  # type: ignore[method-assign]  # in its place, because looking for a flag costs each access
+
     # -- finding -----------------------------------------------------------------------------------------------------
 
     def find(self, pointer: int) -> Block | None:
@@ -220,6 +229,8 @@ class Memory:
         ------
         HipMemoryError
             The range is not inside one block, or the block is registered host memory, whose life is the caller's.
+        MachineClosedError
+            The machine is closed. So do `alias`, `copy`, `fill`, `read` and `write`, whatever address they are given.
         """
         block = self._blocks.get(pointer) or self.find(pointer)
         if block is None and dead_ok:

@@ -42,7 +42,7 @@ def hipInit(machine: Machine) -> Function:
     host_functions = engine.host_functions
 
     def call(flags: int) -> HipError:
-        if flags or engine.observers or hip.interpose_hook or hip.forked or engine.fatal or host_functions:
+        if flags or engine.observers or hip.interpose_hook or hip.refusal or engine.fatal or host_functions:
             return slow(flags)
         return _SUCCESS
 

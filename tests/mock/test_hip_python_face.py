@@ -468,3 +468,62 @@ def test_the_double_answers_as_the_wheels_do_on_the_emulated_libraries(hip_pytho
     theirs, ours = answers.values()
     assert len(theirs) > 120
     assert [pair for pair in zip(theirs, ours, strict=True) if pair[0] != pair[1]] == []
+
+
+AFTER_THE_END = """
+import json
+from hipfile_mock import fake
+
+with fake(strict=False):
+    from rocm.bindings import hip, hipfile
+
+    inside = int(hip.hipMalloc(64)[0])
+late = int(hip.hipMalloc(64)[0])
+file = hipfile.hipFileDriverOpen()
+with fake(strict=False):
+    again = int(hip.hipMalloc(64)[0])
+print(json.dumps([inside, late, int(file[0].err), again]))
+"""
+
+
+def test_the_wheels_are_refused_once_a_fake_has_ended(hip_python_wheels: Path) -> None:
+    assert run(AFTER_THE_END, hip_python_wheels) == [0, 4, 5001, 0]
+
+
+UNDER_PYFAKEFS = """
+import json, os
+from hipfile_mock import fake
+from pyfakefs.fake_filesystem_unittest import Patcher
+
+with fake(strict=False):
+    from rocm.bindings import hip
+
+    hip.hipMalloc(64)
+with Patcher() as patcher:
+    patcher.fs.create_file("/kv", contents="kv")
+    with fake(strict=False) as session:
+        code = int(hip.hipMalloc(64)[0])
+        alone = [session.faces["hip_python"], os.path.exists("/proc/self/maps"), os.path.exists("/kv")]
+print(json.dumps([code, *alone]))
+"""
+
+
+FIRST_UNDER_PYFAKEFS = """
+import json
+from hipfile_mock import fake
+from pyfakefs.fake_filesystem_unittest import Patcher
+
+with Patcher(), fake(strict=False) as session:
+    print(json.dumps(session.faces["hip_python"]))
+"""
+
+
+def test_the_wheels_first_under_pyfakefs(hip_python_wheels: Path) -> None:
+    assert "pyfakefs is in place. Let AMD's bindings open them once before" in run(
+        FIRST_UNDER_PYFAKEFS, hip_python_wheels
+    )
+
+
+def test_the_wheels_under_pyfakefs(hip_python_wheels: Path) -> None:
+    """The libraries beneath them are real files; those of the test stay fake."""
+    assert run(UNDER_PYFAKEFS, hip_python_wheels) == [0, "", False, True]

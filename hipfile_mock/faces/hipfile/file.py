@@ -205,12 +205,14 @@ class FileHandle:
         """
         if self._handle is None:
             raise RuntimeError("The FileHandle is not open.")
+        _current.check_owner(self._machine, f"the FileHandle of {self._path!r}")
         return _count(*hipFileRead(self._handle, buffer.ptr, size, file_offset, buffer_offset))
 
     def write(self, buffer: Buffer, size: int, file_offset: int, buffer_offset: int) -> int:
         """Write device memory to the file, and wait for it. Arguments and errors as of `read`."""
         if self._handle is None:
             raise RuntimeError("The FileHandle is not open.")
+        _current.check_owner(self._machine, f"the FileHandle of {self._path!r}")
         return _count(*hipFileWrite(self._handle, buffer.ptr, size, file_offset, buffer_offset))
 
     def read_async(self, buffer: Buffer, size: int, file_offset: int, buffer_offset: int, stream: int) -> AsyncIOHandle:
@@ -238,6 +240,7 @@ class FileHandle:
         """
         if self._handle is None:
             raise RuntimeError("The FileHandle is not open.")
+        _current.check_owner(self._machine, f"the FileHandle of {self._path!r}")
         io = AsyncIOHandle(size, file_offset, buffer_offset)
         _check_submit(*hipFileReadAsync(self._handle, buffer.ptr, io, stream))
         return io
@@ -248,6 +251,7 @@ class FileHandle:
         """Queue a write on a stream. Arguments, result and errors as of `read_async`."""
         if self._handle is None:
             raise RuntimeError("The FileHandle is not open.")
+        _current.check_owner(self._machine, f"the FileHandle of {self._path!r}")
         io = AsyncIOHandle(size, file_offset, buffer_offset)
         _check_submit(*hipFileWriteAsync(self._handle, buffer.ptr, io, stream))
         return io

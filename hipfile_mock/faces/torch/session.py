@@ -120,7 +120,11 @@ class Session:
         ------
         torch.AcceleratorError
             `code` is not hipSuccess.
+        MachineClosedError
+            The machine was closed while the double was in place.
         """
+        if code == HipError.hipErrorDeinitialized and self.engine.ended:
+            raise self.engine.closed_error("torch's call")
         if code != HipError.hipSuccess:
             text = self.hip.hipGetErrorString(code)
             self.hip.hipGetLastError()
@@ -132,6 +136,8 @@ class Session:
         """A HIP call that torch makes on its own account: faults apply, but it is no call of the program."""
         hip = self.hip
         function = getattr(type(hip), name)
+        if self.engine.ended:
+            raise self.engine.closed_error(f"{name} of torch")
         if hip.interpose_hook is not None:
             code = hip.interpose_hook(name, args)
             if code is not None and code != HipError.hipSuccess:
@@ -273,8 +279,8 @@ class Session:
         return self._thread.known and not engine.in_host_function and not engine.lock._is_owned()  # type: ignore[attr-defined]
 
     def record_event(self, stream: StreamState) -> int:
-        """An event at this point of `stream`, or 0 when the stream is gone."""
-        if not self.alive or self.find_stream(stream) is None:
+        """An event at this point of `stream`, or 0 when the stream is gone, or the machine."""
+        if not self.alive or self.engine.ended or self.find_stream(stream) is None:
             return 0
         with self.on(stream.device):
             spare = self._events.setdefault(stream.device, [])
@@ -288,7 +294,7 @@ class Session:
 
     def event_passed(self, event: int) -> bool:
         """Whether the point has been reached. If so the host knows it from here on, as after a query."""
-        if not self.alive:
+        if not self.alive or self.engine.ended:
             return True
         found = self.hip.events[event]
         if not found.done:

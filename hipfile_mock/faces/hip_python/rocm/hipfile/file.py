@@ -107,12 +107,14 @@ class FileHandle:
         """Read into device memory; RuntimeError, OSError or HipFileException."""
         if self._handle is None:
             raise RuntimeError("The FileHandle is not open.")
+        _current.check_owner(self._machine, f"the FileHandle of {self._path!r}")
         return self._check_io_result(*_read(self._handle, buffer.ptr, size, file_offset, buffer_offset))
 
     def write(self, buffer: Any, size: Any, file_offset: Any, buffer_offset: Any) -> int:
         """Write from device memory; errors as of `read`."""
         if self._handle is None:
             raise RuntimeError("The FileHandle is not open.")
+        _current.check_owner(self._machine, f"the FileHandle of {self._path!r}")
         return self._check_io_result(*_write(self._handle, buffer.ptr, size, file_offset, buffer_offset))
 
     @staticmethod
