@@ -112,8 +112,10 @@ class Release:
     start, length : int
         Bytes ``[start, start + length)``.
     kind : str
-        ``"freed"``: given back to a pool; ``"recycled"``: a pool hands it out; ``"collected"``: the object that owned
-        it was garbage collected; ``"scope"``: the scope that it lived in has ended.
+        ``"freed"``: given back to a pool, in the order of `lane`; ``"cached"``: the same, where that is no mistake even
+        while it is in use, because the pool knows when to hand it out; ``"recycled"``: a pool hands it out;
+        ``"collected"``: the object that owned it was garbage collected; ``"scope"``: the scope that it lived in has
+        ended.
     what : str
         The owner, for people.
     lane : Lane or None

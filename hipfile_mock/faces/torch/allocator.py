@@ -246,6 +246,7 @@ class DeviceAllocator:
         while self._dead:
             piece = self._dead.popleft()
             self.stats.freed(piece.size, piece.requested, piece.small)
+            self._tell_freed(piece)
             if not piece.uses:
                 self._recycle(piece)
                 continue
@@ -257,6 +258,14 @@ class DeviceAllocator:
             piece.uses = []
             if not piece.pending:
                 self._recycle(piece)
+
+    def _tell_freed(self, piece: Piece) -> None:
+        """Tell observers that a tensor's memory is the cache's again, with whatever is in it."""
+        session = self.session
+        found = session.find_stream(piece.stream) if session.alive and session.engine.observers else None
+        if found is not None:
+            what = f"a tensor's memory ({piece.requested} bytes of torch's cache on cuda:{self.device})"
+            session.machine.released(piece.base, piece.requested, kind="cached", what=what, lane=found.lane)
 
     def _passed(self, event: int, piece: Piece) -> None:
         self.session.give_event(event)

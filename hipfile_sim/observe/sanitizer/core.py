@@ -10,7 +10,7 @@ from hipfile_sim.observe.observer import Call, HostAccess, Note, Release, Wait, 
 from hipfile_sim.observe.sanitizer.deeds import Deed
 from hipfile_sim.observe.sanitizer.hb import Edge, Snapshot
 from hipfile_sim.observe.sanitizer.operation import LaneState, Operation
-from hipfile_sim.observe.sanitizer.state import LOOK_EVERY, State
+from hipfile_sim.observe.sanitizer.state import BATCH, LOOK_EVERY, State
 
 if TYPE_CHECKING:
     from hipfile_sim.hip.memory import Block
@@ -36,6 +36,9 @@ ASYNC_CALLS = frozenset({"hipFileReadAsync", "hipFileWriteAsync"})
 
 READ_AT_SUBMIT = "slot read at submit"
 """What the driver says when it looks at the input slots."""
+
+BATCHED = 256
+"""Operations of batches that are kept before those are dropped that the host knows to be complete."""
 
 UNKNOWN_LIMIT = 65_536
 """Operations of one stream that are remembered until the host knows that they are complete."""
@@ -88,28 +91,35 @@ class Core(State):
     def _synchronous(self, call: Call) -> None:
         """Blocking I/O reaches the file on the caller's thread; its copies are commands like any others."""
         count = getattr(call.result, "count", 0)
-        space = self.file_space(call.args.get("handle", 0)) if count > 0 else None
-        if space is not None:
+        file = self.file(call.args.get("handle", 0)) if count > 0 else None
+        if file is not None:
             deed = Deed(None, 0, "host", call.name, call.site, None)
+            space = self.file_space(file)
             self._host_touch(Access(space, call.args.get("file_offset", 0), count, call.name == "hipFileWrite"), deed)
 
     def submitted(self, command: Command) -> None:
         state = self._lanes.get(command.lane.index) or self.lane_state(command.lane)
         actor = self.actor() if self._functions or self._told else self._host
         self.hb.enqueue(actor, state.id, command.ticket)
+        kind = command.kind
         object = getattr(command, "op", None)
-        if object is not None:
+        if object is not None and kind != BATCH:
             op = self._ops.get(id(object))
             if op is not None:
                 op.last = command.ticket
             else:
                 self._new_op(object, command, state, actor)
             return
-        if command.kind == "wait_value":
+        if kind == "wait_value":
             address = command.accesses()[0].start
             self._value_waits[address] = self._value_waits.get(address, 0) + 1
         call = self.current_call()
-        if call is not None and call.api == "hipfile":
+        if kind == BATCH:
+            if len(self._batched) >= self._batched_limit:
+                self._batched_limit = max(BATCHED, 2 * len(self.batched()))
+            self._batched.append((state, command))  # type: ignore[arg-type]  # its kind says so
+            self.file_space(command.file)  # type: ignore[attr-defined]
+        elif call is not None and call.api == "hipfile":
             self._inner.add((command.lane.index, command.ticket))
         for hook in self._on_command:
             hook(command)
@@ -122,7 +132,7 @@ class Core(State):
         after = self.hb.release(actor)
         known = Snapshot(after.actor, after.clock, self._before.get(call.seq, after.clocks))
         op = Operation(call, object, command.lane, state.id, command.ticket, known)
-        self.names.name_file(op)
+        op.file_path = self.names.name_file(op.file_space, op.file, object.driver.files)
         self._ops[id(object)] = self._open[call.seq] = op
         state.unknown.append(op)
         if len(state.unknown) > UNKNOWN_LIMIT:
@@ -153,12 +163,12 @@ class Core(State):
         self.now = command.finish_time
         lane = command.lane
         state = self._lanes[lane.index]
-        object = getattr(command, "op", None)
+        kind = command.kind
+        object = getattr(command, "op", None) if kind != BATCH else None
         if object is not None and not command.deps:
             self.hb.step(state.id, command.ticket)
             self._op_command(state, command, object)
             return
-        kind = command.kind
         at_once = not command.deps and not command.external and kind != "kernel"
         if at_once:
             self.hb.step(state.id, command.ticket)
@@ -348,7 +358,7 @@ class Core(State):
     def released(self, release: Release) -> None:
         for hook in self._hooks["released"]:
             hook(release)
-        if release.kind != "freed" or release.lane is None:
+        if release.kind != "cached" and (release.kind != "freed" or release.lane is None):
             self.shadow.forget(MEM, release.start, release.start + release.length)
 
     def note(self, note: Note) -> None:

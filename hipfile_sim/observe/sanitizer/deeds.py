@@ -52,7 +52,7 @@ class Deed:
             return f"host code{': ' + self.label if self.label else ''}"
         if self.op is not None:
             return f"{self.op.name} on {self.lane.name}"
-        name = {"host": "host function", "set": "memset"}.get(self.kind, self.kind)
+        name = {"host": "host function", "set": "memset", "batch_io": "batch operation"}.get(self.kind, self.kind)
         return f"{name}{' ' + self.label if self.label else ''} on {self.lane.name}"
 
     def place(self, role: str, detail: str = "") -> Place:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from hipfile_sim.engine.command import MEM, Space
 
 if TYPE_CHECKING:
+    from hipfile_sim.driver.fileops import FileOps
+    from hipfile_sim.driver.files import RegisteredFile
     from hipfile_sim.hip.memory import Block
-    from hipfile_sim.observe.sanitizer.operation import Operation
 
 
 class Names:
@@ -67,17 +68,16 @@ class Names:
         """Blocks that the program allocated and has not freed."""
         return [self._blocks[base] for base in self._bases if base not in self.internal]
 
-    def name_file(self, op: Operation) -> None:
-        """Learn the name of the file of `op`, and tell it."""
-        name = self.files.get(op.file_space)
+    def name_file(self, space: Space, file: RegisteredFile, files: FileOps) -> str:
+        """The name of a registered file, learnt when it is first used."""
+        name = self.files.get(space)
         if name is None:
-            fd = op.object.file.client_fd
             try:
-                name = op.object.driver.files.path(fd)
+                name = files.path(file.client_fd)
             except OSError:
                 pass
-            name = self.files[op.file_space] = name or f"descriptor {fd}"
-        op.file_path = name
+            name = self.files[space] = name or f"descriptor {file.client_fd}"
+        return name
 
     def file(self, space: Space) -> str:
         """The name of a file."""

@@ -129,6 +129,11 @@ class Operation:
         """Whether the stream's flags promise that this slot does not change."""
         return bool(self.flags & FIXED_BITS[index])
 
+    @property
+    def astray(self) -> bool:
+        """Whether it touches other bytes than it was asked to, because its slots were not left alone."""
+        return bool(self.lost) and self.bound != self.values
+
     def describe(self) -> str:
         """What it does, for people."""
         size, file_offset, _ = self.values

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hipfile_sim.engine.command import MEM, Command, Lane, Space
 from hipfile_sim.observe.observer import Call, Observer, Site, current_thread
@@ -14,6 +14,13 @@ from hipfile_sim.observe.sanitizer.hb import Clocks, Edge, HappensBefore, Snapsh
 from hipfile_sim.observe.sanitizer.names import Names
 from hipfile_sim.observe.sanitizer.operation import LaneState, Operation, SlotIndex
 from hipfile_sim.observe.sanitizer.shadow import Shadow
+
+if TYPE_CHECKING:
+    from hipfile_sim.driver.files import RegisteredFile
+    from hipfile_sim.driver.tasks import Task
+
+BATCH = "batch_io"
+"""The kind of an operation of a batch: one command from end to end, without slots."""
 
 LOOK_EVERY = 1024
 """Accesses between two looks at how much is remembered."""
@@ -62,6 +69,8 @@ class State(Observer):
         self._functions: dict[int, int] = {}
         self._kernels: dict[int, Command] = {}
         self._inner: set[tuple[int, int]] = set()
+        self._batched: list[tuple[LaneState, Task]] = []
+        self._batched_limit = 0
         self._values: dict[int, tuple[Snapshot, int | None]] = {}
         self._value_waits: dict[int, int] = {}
         self._prune_at = PRUNE_AT
@@ -170,6 +179,16 @@ class State(Observer):
                 if not self.host_knows(op):
                     yield op
 
+    def batched(self) -> list[Task]:
+        """Operations of batches that the host does not know to be complete."""
+        me = self.actor()
+        self._batched = [
+            (state, task)
+            for state, task in self._batched
+            if task.accesses() and (state.lane.completed < task.ticket or not self.hb.knows(me, state.id, task.ticket))
+        ]
+        return [task for _, task in self._batched]
+
     def pending(self) -> list[Operation]:
         """Operations with commands that have not run."""
         return list(self._ops.values())
@@ -196,11 +215,16 @@ class State(Observer):
         state = self.driver_state()
         return state is not None and handle in state.streams.entries
 
-    def file_space(self, handle: int) -> Space | None:
-        """The bytes behind a registered file handle."""
+    def file(self, handle: int) -> RegisteredFile | None:
+        """The file behind a registered handle."""
         state = self.driver_state()
-        file = None if state is None else state.files.lookup(handle)
-        return None if file is None else ("file", file.info.dev, file.info.ino)
+        return None if state is None else state.files.lookup(handle)
+
+    def file_space(self, file: RegisteredFile) -> Space:
+        """The bytes of a registered file, whose name is known from now on."""
+        space: Space = ("file", file.info.dev, file.info.ino)
+        self.names.name_file(space, file, self.machine.hipfile.files)
+        return space
 
     def stream_waits(self, lane: Lane, actor: int, clock: int) -> bool:
         """Whether everything that `lane` is given from now on comes after the epoch ``(actor, clock)``."""

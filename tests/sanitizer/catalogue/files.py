@@ -52,6 +52,15 @@ def handle_deregistered_in_flight(w: World) -> None:
     w.sync(stream)
 
 
+@wrong("deregister.in-flight", twin="handle_deregistered_after_sync", faces="model c")
+def driver_closed_in_flight(w: World) -> None:
+    w.ok(w.hipfile.hipFileDriverOpen())
+    file, buffer, stream = w.file(), w.buffer(), w.stream()
+    w.read(file, buffer, w.slots(), stream)
+    w.ok(w.hipfile.hipFileDriverClose())
+    w.sync(stream)
+
+
 @right("handle_deregistered_in_flight", faces="model python torch c")
 def handle_deregistered_after_sync(w: World) -> None:
     file, buffer, stream = w.file(), w.buffer(), w.stream()

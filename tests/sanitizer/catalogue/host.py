@@ -22,6 +22,14 @@ def hip_call_in_host_function(w: World) -> None:
     w.sync(stream)
 
 
+@wrong("hostfn.hip-call", twin="host_function_sets_a_flag", cases="C29", faces="model c")
+def operation_submitted_in_host_function(w: World) -> None:
+    file, buffer, stream, io = w.file(), w.buffer(), w.stream(), w.slots()
+    w.host_function(stream, lambda: w.hipfile.hipFileReadAsync(file, buffer, *io.addresses, stream))
+    w.read(file, buffer, w.slots(), stream)
+    w.sync(stream)
+
+
 @right("hip_call_in_host_function", cases="C29", faces="model c")
 def host_function_sets_a_flag(w: World) -> None:
     stream, reached = w.stream(register=False), threading.Event()

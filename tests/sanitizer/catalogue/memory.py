@@ -32,22 +32,23 @@ def block_freed_after_wait(w: World) -> None:
     w.sync_device()
 
 
-@wrong("memory.freed-in-flight", twin="host_registration_undone_after_sync", faces="model c")
-def host_registration_undone_in_flight(w: World) -> None:
+@wrong("memory.freed-in-flight", twin="registered_array_collected_behind_unregister", faces="model c")
+def registered_array_collected_in_flight(w: World) -> None:
+    block, stage, stream = w.device(), w.pageable(), w.stream(register=False)
+    w.ok(w.hip.hipHostRegister(stage, 4096, 0))
+    w.copy(block, stage, stream, H2D)
+    w.released(stage, 4096, "collected", "array")
+    w.sync(stream)
+
+
+@right("registered_array_collected_in_flight", faces="model c")
+def registered_array_collected_behind_unregister(w: World) -> None:
+    """hipHostUnregister waits for the device."""
     block, stage, stream = w.device(), w.pageable(), w.stream(register=False)
     w.ok(w.hip.hipHostRegister(stage, 4096, 0))
     w.copy(block, stage, stream, H2D)
     w.ok(w.hip.hipHostUnregister(stage))
-    w.sync(stream)
-
-
-@right("host_registration_undone_in_flight", faces="model c")
-def host_registration_undone_after_sync(w: World) -> None:
-    block, stage, stream = w.device(), w.pageable(), w.stream(register=False)
-    w.ok(w.hip.hipHostRegister(stage, 4096, 0))
-    w.copy(block, stage, stream, H2D)
-    w.sync(stream)
-    w.ok(w.hip.hipHostUnregister(stage))
+    w.released(stage, 4096, "collected", "array")
 
 
 @right("block_freed_to_its_pool", faces="model python torch c")
@@ -120,6 +121,51 @@ def store_of_a_copy_of_nothing(w: World) -> None:
     w.copy(copied, block, stream, 3)
     w.write(file, copied, w.slots(), stream)
     w.sync(stream)
+
+
+@wrong("memory.poison-to-file", twin="buffer_freed_after_store", cases="C25", faces="model c")
+def buffer_freed_before_a_synchronous_store(w: World) -> None:
+    file, block = w.file(), w.buffer()
+    w.ok(w.hip.hipFree(block))
+    assert w.hipfile.hipFileWrite(file, block, 4096, 0, 0).count < 0
+
+
+@wrong("memory.fault", twin="buffer_freed_after_store", faces="model c")
+def buffer_freed_before_a_synchronous_load(w: World) -> None:
+    file, block = w.file(), w.buffer()
+    w.ok(w.hip.hipFree(block))
+    assert w.hipfile.hipFileRead(file, block, 4096, 0, 0).count < 0
+
+
+@wrong("memory.poison-to-file", twin="pool_block_written_by_its_new_owner", cases="C25")
+def pool_block_stored_after_it_was_given_back(w: World) -> None:
+    """The last owner's kernel may write it later than the free; that does not make it anybody's."""
+    file, block, home = w.file(), w.buffer(), w.stream()
+    w.kernel(home, writes=[(block, 4096)], name="last owner", slow=True)
+    w.released(block, 4096, "cached", "tensor", home)
+    w.write(file, block, w.slots(), home)
+    w.sync(home)
+
+
+@right("pool_block_stored_after_it_was_given_back", cases="C25")
+def pool_block_written_by_its_new_owner(w: World) -> None:
+    file, block, home = w.file(), w.buffer(), w.stream()
+    w.kernel(home, writes=[(block, 4096)], name="last owner", slow=True)
+    w.released(block, 4096, "cached", "tensor", home)
+    w.released(block, 4096, "recycled", "tensor", home)
+    w.kernel(home, writes=[(block, 4096)], name="new owner")
+    w.write(file, block, w.slots(), home)
+    w.sync(home)
+
+
+@right("pool_block_stored_after_it_was_given_back", cases="C25")
+def pool_block_given_back_behind_its_store(w: World) -> None:
+    """A caching allocator takes a block back at once; the stream keeps the order."""
+    file, block, home = w.file(), w.buffer(), w.stream()
+    w.kernel(home, writes=[(block, 4096)], name="owner", slow=True)
+    w.write(file, block, w.slots(), home)
+    w.released(block, 4096, "cached", "tensor", home)
+    w.sync(home)
 
 
 @wrong("memory.fault", twin="buffer_freed_after_store", faces="model c")

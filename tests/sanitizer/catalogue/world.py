@@ -148,6 +148,7 @@ class World:
         pointer: int = self.ok(self.hip.hipMalloc(size))
         if fill is not None:
             self.ok(self.hip.hipMemset(pointer, fill, size))
+            self.sync(0)  # CUDA's memset returns before it is done
         self.ok(self.hip.hipSetDevice(0))
         return pointer
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import posix
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
-from hipfile_sim.engine.command import Space
+from hipfile_sim.engine.command import Lane, Space
 from hipfile_sim.observe.observer import Call, HostAccess, Note
 from hipfile_sim.observe.sanitizer.deeds import Deed
 from hipfile_sim.observe.sanitizer.family import Family
@@ -16,6 +16,7 @@ from hipfile_sim.observe.sanitizer.state import State
 
 if TYPE_CHECKING:
     from hipfile_sim.driver.files import RegisteredFile
+    from hipfile_sim.driver.tasks import Task
 
 CLOSED = declare(
     "fd.closed-in-flight",
@@ -59,6 +60,17 @@ DETAIL = declare(
 )
 
 
+class _User(NamedTuple):
+    """Something in flight that uses a file and a buffer."""
+
+    handle: int
+    pointer: int
+    path: str
+    name: str
+    lane: Lane
+    place: Place
+
+
 class Files(Family):
     """Checks of handles, descriptors and durability."""
 
@@ -69,35 +81,62 @@ class Files(Family):
         """Operations whose descriptor is gone."""
         self._early: set[int] = set()
         """Handles that were deregistered in flight."""
-        self.calls = {"hipFileHandleDeregister": self._handle, "hipFileBufDeregister": self._buffer}
+        self.calls = {
+            "hipFileHandleDeregister": self._handle,
+            "hipFileBufDeregister": self._buffer,
+            "hipFileDriverClose": self._close,
+        }
         self.returns = {"hipFileWrite": self._sync_write}
 
     # -- registrations -----------------------------------------------------------------------------------------------
 
     def _handle(self, call: Call) -> None:
         handle = call.args.get("handle", 0)
-        for op in self.core.in_flight():
-            if op.handle == handle:
-                self._early.add(handle)
-                effect = "the library silently ignores the call and the file stays registered"
-                self._deregistered(op, call, f"the handle of {op.file_path or hex(handle)}", effect)
-                return
+        user = next((user for user in self._users() if user.handle == handle), None)
+        if user is not None:
+            self._early.add(handle)
+            effect = "the library silently ignores the call and the file stays registered"
+            self._deregistered(user, call, f"the handle of {user.path or hex(handle)}", effect)
 
     def _buffer(self, call: Call) -> None:
         pointer = call.args.get("pointer", 0)
-        for op in self.core.in_flight():
-            if op.pointer == pointer and op.registered_buffer:
-                effect = "the library refuses with 5030 and the buffer stays registered"
-                self._deregistered(op, call, f"buffer {pointer:#x}", effect)
-                return
+        user = next((user for user in self._users() if user.pointer == pointer), None)
+        if user is not None:
+            effect = "the library refuses with 5030 and the buffer stays registered"
+            self._deregistered(user, call, f"buffer {pointer:#x}", effect)
 
-    def _deregistered(self, op: Operation, call: Call, what: str, effect: str) -> None:
+    def _close(self, call: Call) -> None:
+        state = self.core.driver_state()
+        user = next(iter(self._users()), None)
+        if user is not None and state is not None and state.use_count == 1:
+            effect = "handles and buffers are forgotten, and what is in flight goes on with what it holds"
+            self._deregistered(user, call, "everything", effect)
+
+    def _users(self) -> Iterator[_User]:
+        """What is in flight, with the handle and the registered buffer that it uses."""
+        for op in self.core.in_flight():
+            pointer = op.pointer if op.registered_buffer else 0
+            yield _User(op.handle, pointer, op.file_path, op.name, op.lane, op.place())
+        for task in self.core.batched():
+            pointer = task.buffer.base if task.buffer.registered else 0
+            yield _User(task.file.handle, pointer, *self._batch(task))
+
+    def _batch(self, task: Task) -> tuple[str, str, Lane, Place]:
+        """Path of the file, name, stream and place of an operation of a batch."""
+        path = self.core.names.file(self.core.file_space(task.file))
+        name = f"batch {'write' if task.writes else 'read'}"
+        what = f"{name} of {task.op.size} bytes {'to' if task.writes else 'from'} {path} at {task.op.file_offset}"
+        return path, name, task.lane, Place("submit", what, task.site)
+
+    def _deregistered(self, user: _User, call: Call, what: str, effect: str) -> None:
+        lane = user.lane.name
+        wait = "collect its event with hipFileBatchIOGetStatus" if lane.startswith("batch") else f"synchronise {lane}"
         self.core.report(
             DEREGISTER,
-            f"{what} is deregistered while {op.name} on {op.lane.name} is in flight; {effect}",
-            (op.place(), Place("deregister", call.name, call.site)),
-            missing=f"the host did not wait for {op.lane.name}",
-            fix=f"synchronise {op.lane.name} before deregistering",
+            f"{what} is deregistered while {user.name} on {lane} is in flight; {effect}",
+            (user.place, Place("deregister", call.name, call.site)),
+            missing=f"the host did not wait for {lane}",
+            fix=f"{wait} before deregistering",
         )
 
     # -- descriptors -------------------------------------------------------------------------------------------------
@@ -114,7 +153,9 @@ class Files(Family):
     def _descriptor(self, note: Note) -> None:
         file = note.objects["file"]
         ops = [op for op in self.core.pending() if op.handle == file.handle]
-        self._gone(file, ops, Place("use", "synchronous operation", note.site))
+        task = next((task for task in self.core.batched() if task.file is file), None)
+        place = Place("use", "synchronous operation", note.site) if task is None else self._batch(task)[3]
+        self._gone(file, ops, place)
 
     def op_known(self, ops: Sequence[Operation]) -> None:
         """Operations may have run before the descriptor was closed, by luck; the program did not know that."""
@@ -162,9 +203,9 @@ class Files(Family):
             self._unsynced.pop(access.access.space, None)
 
     def _sync_write(self, call: Call) -> None:
-        space = self.core.file_space(call.args.get("handle", 0))
-        if space is not None and getattr(call.result, "count", -1) > 0:
-            self._unsynced.pop(space, None)
+        file = self.core.file(call.args.get("handle", 0))
+        if file is not None and getattr(call.result, "count", -1) > 0:
+            self._unsynced.pop(self.core.file_space(file), None)
 
     def finish(self) -> None:
         for op in self._unsynced.values():

@@ -101,6 +101,16 @@ _SLOT_PARAMETERS = {
     "bytes_read_p": "bytes_done",
     "bytes_written_p": "bytes_done",
 }
+_NEEDS_HIP = (
+    "hipFileRead",
+    "hipFileWrite",
+    "hipFileBufRegister",
+    "hipFileStreamRegister",
+    "hipFileStreamDeregister",
+    "hipFileBatchIOSubmit",
+    "hipFileBatchIOGetStatus",
+)
+"""Calls of hipFile, besides the asynchronous ones, that make HIP calls or wait for such."""
 _DEFAULT = 4
 _INVALID_VALUE = 5022
 
@@ -113,9 +123,10 @@ class Host(Family):
         transfers: dict[str, Callable[[Call], None]] = dict.fromkeys(
             ("hipFileReadAsync", "hipFileWriteAsync"), self._async_returned
         )
+        inside = dict.fromkeys(_NEEDS_HIP, self._inside)
         copies = dict.fromkeys(("hipMemcpy", "hipMemcpyAsync", "hipMemcpyWithStream"), self._copied)
         self.returns = {**transfers, **copies, "*": self._any}
-        self.calls = dict.fromkeys(transfers, self._slots_in_device_memory)
+        self.calls = {**inside, **dict.fromkeys(transfers, self._async_called)}
 
     def note(self, note: Note) -> None:
         id = _SIMPLE.get(note.id)
@@ -208,6 +219,24 @@ class Host(Family):
             if on_host and block is not None:
                 return side
         return ""
+
+    def _inside(self, call: Call) -> None:
+        """A call of hipFile in user code on a stream needs HIP as well."""
+        function = self.core.running_function()
+        if function is not None:
+            self.core.report(
+                HIP_CALL,
+                f"{call.name} inside a host function: it makes HIP calls, which are not allowed there and can deadlock",
+                (
+                    Place("submit", f"{function.describe()} on {function.lane.name}", function.site),
+                    Place("call", call.name, call.site),
+                ),
+                fix=_FIXES[HIP_CALL],
+            )
+
+    def _async_called(self, call: Call) -> None:
+        self._inside(call)
+        self._slots_in_device_memory(call)
 
     def _slots_in_device_memory(self, call: Call) -> None:
         args, names = call.args, self.core.names

@@ -10,7 +10,7 @@ from hipfile_sim.observe.observer import Call, Note, Release
 from hipfile_sim.observe.sanitizer.deeds import Clash
 from hipfile_sim.observe.sanitizer.family import Family
 from hipfile_sim.observe.sanitizer.findings import Place, declare
-from hipfile_sim.observe.sanitizer.state import State
+from hipfile_sim.observe.sanitizer.state import BATCH, State
 
 if TYPE_CHECKING:
     from hipfile_sim.hip.memory import Block
@@ -77,8 +77,8 @@ class Lifetimes(Family):
             self._check(FREED, block.base, block.base + block.size, place, None, f"{block.kind} block {block.id}")
 
     def released(self, release: Release) -> None:
-        if release.kind == "collected" and release.length <= 64:
-            return  # slots of an operation
+        if release.kind == "cached" or (release.kind == "collected" and release.length <= 64):
+            return  # nothing is wrong yet; slots of an operation
         id = RECYCLED if release.kind == "recycled" else FREED
         how = {"recycled": "is handed out again", "collected": "is garbage collected", "scope": "leaves its scope"}
         what = f"{release.what} {how.get(release.kind, 'is given back')}"
@@ -130,7 +130,8 @@ class Lifetimes(Family):
         for state in core.lanes():
             lane = state.lane
             for command in ((lane.running,) if lane.running else ()) + tuple(lane.queue):
-                access = None if getattr(command, "op", None) is not None else _touching(command, start, end)
+                seen = getattr(command, "op", None) is not None and command.kind != BATCH  # by the loop above
+                access = None if seen else _touching(command, start, end)
                 if access is None or (home is not None and core.stream_waits(home, state.id, command.ticket)):
                     continue
                 role = "write" if access.write else "read"

@@ -6,12 +6,13 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from hipfile_sim.engine.command import MEM, Access, Lane
-from hipfile_sim.observe.observer import Release, Site
+from hipfile_sim.observe.observer import Call, Release, Site
+from hipfile_sim.observe.sanitizer.checks.memory import FAULT
 from hipfile_sim.observe.sanitizer.deeds import Deed
 from hipfile_sim.observe.sanitizer.family import Family
 from hipfile_sim.observe.sanitizer.findings import Place, declare
 from hipfile_sim.observe.sanitizer.ranges import Ranges
-from hipfile_sim.observe.sanitizer.state import State
+from hipfile_sim.observe.sanitizer.state import BATCH, State
 
 if TYPE_CHECKING:
     from hipfile_sim.hip.memory import Block
@@ -30,6 +31,9 @@ LOOK = 1 << 16
 """Bytes that are looked at."""
 HELD = 1 << 10
 """Bytes, spread evenly, that are remembered of memory of a pool."""
+
+
+_TRANSFERS = ("hipFileRead", "hipFileWrite", "hipFileReadAsync", "hipFileWriteAsync")
 
 
 class _Raw(NamedTuple):
@@ -66,6 +70,7 @@ class Poison(Family):
     def __init__(self, core: State) -> None:
         super().__init__(core)
         self._raw: Ranges[_Raw] = Ranges()
+        self.returns = dict.fromkeys(_TRANSFERS, self._refused)
 
     def allocated(self, block: Block, internal: bool) -> None:
         if self._users(block):
@@ -82,17 +87,22 @@ class Poison(Family):
             self.core.watch_touched = True
 
     def released(self, release: Release) -> None:
-        """A pool hands memory out: with what the last owner left in it."""
-        if release.kind == "recycled" and release.lane is not None and self._byte() is not None:
-            step = -(-release.length // HELD)
-            try:
-                held = bytes(self.core.machine.memory.view(release.start, release.length)[::step])
-            except LookupError:
-                return  # no memory of the device
+        """A pool takes memory back, or hands it out: with what the last owner left in it."""
+        how = {"recycled": "was never written", "cached": "was freed"}.get(release.kind)
+        if how is not None and release.lane is not None and self._byte() is not None:
             since = tuple((state.lane, state.lane.submitted) for state in self.core.lanes() if not state.lane.idle)
-            tag = _Raw(f"{release.what} was never written", release.site, False, release.start, held, step, since)
-            self._raw.add(release.start, release.start + release.length, tag)
+            tag = _Raw(f"{release.what} {how}", release.site, False, since=since)
+            self._hold(release.start, release.start + release.length, tag)
             self.core.watch_touched = True
+
+    def _hold(self, start: int, end: int, tag: _Raw) -> None:
+        """Mark memory of a pool, and remember what is in it."""
+        step = -(-(end - start) // HELD)
+        try:
+            held = bytes(self.core.machine.memory.view(start, end - start)[::step])
+        except LookupError:
+            return  # no memory of the device
+        self._raw.add(start, end, tag._replace(base=start, held=held, step=step))
 
     def _users(self, block: Block) -> bool:
         """Whether the program could store it to a file: memory of a caching allocator, too, but none of the library."""
@@ -104,6 +114,20 @@ class Poison(Family):
         machine = self.core.machine
         return None if machine is None else machine.settings.poison
 
+    def _refused(self, call: Call) -> None:
+        """A transfer with a buffer that was freed does not even begin."""
+        error = getattr(call.result, "err", None)
+        failed = error if error is not None else getattr(call.result, "count", 0) < 0
+        old = self.core.machine.memory.find_freed(call.args.get("pointer", 0)) if failed else None
+        if old is not None:
+            what = f"{old.kind} block {old.id} ({old.size} bytes) was freed"
+            self.core.report(
+                POISON if "Write" in call.name else FAULT,
+                f"{call.name} is given memory that is not there any more: {what}; the library refuses",
+                (Place("allocate", f"{old.kind} block {old.id}", old.site), Place("call", call.name, call.site)),
+                fix="keep the memory until its last transfer is complete, and deregister a buffer before freeing it",
+            )
+
     def touched(self, deed: Deed, accesses: Iterable[Access]) -> None:
         raw = self._raw
         carried: list[tuple[int, int, _Raw]] = []
@@ -113,21 +137,26 @@ class Poison(Family):
                 continue
             start, end = access.start, access.start + access.length
             if access.write:
+                late = [part for part in raw.overlap(start, end) if not part[2].concerns(deed)]
                 raw.remove(start, end)
+                for low, high, tag in late:
+                    self._hold(low, high, tag)  # the last owner had asked for it
                 for low, high, tag in carried:
                     raw.add(start + low, start + high, tag)
             else:
                 found = [part for part in raw.overlap(start, end) if part[2].concerns(deed)]
-                if found and self._to_file(deed):
+                if found and self._to_file(deed, accesses):
                     self._report(deed, found)
                 elif found and deed.kind == "copy":
                     carried = [(low - start, high - start, tag.moved()) for low, high, tag in found]
         if not raw:
             self.core.watch_touched = False
 
-    def _to_file(self, deed: Deed) -> bool:
+    def _to_file(self, deed: Deed, accesses: Iterable[Access]) -> bool:
         if deed.op is not None:
             return deed.op.write
+        if deed.kind == BATCH:
+            return any(access.write and access.space != MEM for access in accesses)
         call = self.core.current_call()
         return deed.kind == "copy" and call is not None and call.name == "hipFileWrite"
 

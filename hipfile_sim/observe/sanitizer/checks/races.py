@@ -49,8 +49,10 @@ class Races(Family):
 
     def conflict(self, clash: Clash) -> bool:
         earlier, later = clash.earlier, clash.later
-        if earlier.flagged and later.flagged:
-            return True
+        if (earlier.flagged and later.flagged) or any(
+            deed.op is not None and deed.op.astray for deed in (earlier, later)
+        ):
+            return True  # said, or follows from what was said of its slots
         earlier.flagged = later.flagged = True
         host = next((deed for deed in (earlier, later) if deed.is_host), None)
         if clash.space != MEM:

@@ -212,8 +212,7 @@ class Slots(Family):
 
     def op_command(self, op: Operation, command: Command, accesses: Sequence[Access]) -> None:
         if command.kind == "bind" or command.kind == "run_io":
-            if not op.lost:
-                self._compare_bound(op)
+            self._compare_bound(op)
         elif command.kind == "cleanup" and not op.lost:
             if op.flags & 7:  # first: it knows who wrote, the comparison only that somebody did
                 for index in range(3):
@@ -229,7 +228,7 @@ class Slots(Family):
         now = (object.size, object.file_offset, object.buffer_offset) if bound else object.fetch()
         if now is not None and now != op.values:
             op.bound = now
-            if not self.core.hb.heard_since(op.lane_id, op.snapshot):
+            if not op.lost and not self.core.hb.heard_since(op.lane_id, op.snapshot):
                 self._different(op, now, op.values)
 
     def _compare_all(self, op: Operation) -> None:
@@ -258,6 +257,8 @@ class Slots(Family):
                 return
 
     def released(self, release: Release) -> None:
+        if release.kind == "cached":
+            return
         for op in self.core.slots.hits(release.start, release.start + release.length):
             if not self.core.settle(op):
                 self.core.slots.remove(op)
