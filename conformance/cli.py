@@ -28,6 +28,8 @@ app = typer.Typer(
 )
 COMMITTED = Path(__file__).parent / "results"
 """Results of real hardware, kept with the suite."""
+REASON_LENGTH = 150
+"""Characters of a reason in the summary; ``-v`` and the reports have all of it."""
 
 
 def _releases(target: str, wanted: str, *, auto: bool = False) -> list[str]:
@@ -127,22 +129,27 @@ def run(
 def _programs(column: Column, plan: Plan, place: Path, problems: list[str]) -> None:
     from hipfile_conformance.programs import run_programs
 
-    found, failures = run_programs(column.target, column.release, plan.depth, plan.seed, place, plan.shard)
+    found, results = run_programs(column.target, column.release, plan.depth, plan.seed, place, plan.shard)
     column.programs.update(found)
-    for failure in failures:
-        column.tests.append(failure)
-        plan.tell(failure)
+    for result in results:
+        column.tests.append(result)
+        plan.tell(result)
 
 
 def _teller(verbose: bool, release: str, owned: list[Deviation]) -> Any:
-    known = {entry.clause for entry in owned if entry.release in ("", release)}
+    here = [entry for entry in owned if entry.release in ("", release)]
+    known = {entry.clause for entry in here if not entry.inexpressible}
+    unsayable = {entry.test for entry in here if entry.inexpressible}
 
     def tell(result: TestResult) -> None:
         bad = {check.clause for check in result.checks if check.state is State.FAIL}
-        owned_up = result.state is State.FAIL and bool(bad) and bad <= known
-        if verbose or (result.state is State.FAIL and not owned_up):
+        state = result.state
+        if state is State.FAIL and bad and bad <= known:
+            state = State.DEVIATION
+        elif state is State.FAIL and not bad and result.refusal and result.test in unsayable:
+            state = State.UNSUPPORTED
+        if verbose or state is State.FAIL:
             variant = f" [{result.variant}]" if result.variant else ""
-            state = State.DEVIATION if owned_up else result.state
             typer.echo(f"  {state.value:18} {result.test}{variant} {result.message}", err=True)
 
     return tell
@@ -156,6 +163,10 @@ def _summary(column: Column, seconds: float) -> None:
         for kind, found in column.programs.items()
     )
     typer.echo(f"{column.name}: {parts}{extra} ({seconds:.1f} s)")
+    for (state, reason), tests in column.reasons().items():
+        names = f" ({next(iter(tests))})" if len(tests) == 1 else ""
+        reason = reason if len(reason) <= REASON_LENGTH else reason[: REASON_LENGTH - 3] + "..."
+        typer.echo(f"  {len(tests):3} {state.value}: {reason}{names}")
 
 
 def _committed(columns: list[Column]) -> list[Column]:
@@ -252,16 +263,26 @@ def mutants_command(
     jobs: Annotated[int, typer.Option(help="worker processes")] = min(2, os.cpu_count() or 1),
     write: Annotated[bool, typer.Option(help="write the score to the committed results")] = False,
 ) -> None:
-    """Run the quick profile on broken models; each must be noticed."""
-    from hipfile_conformance.mutants import run_mutants
+    """Run the quick profile on broken models; each must be noticed. The exit code is 2 if the healthy model fails."""
+    from hipfile_conformance.mutants import Unhealthy, all_mutants, run_mutants
 
-    found = run_mutants(tuple(only or ()), jobs, tell=lambda line: typer.echo(line))
+    if only and write:
+        raise typer.BadParameter("the committed score is one measurement of every mutant: leave out --only or --write")
+    if only and not any(word in mutant.name for mutant in all_mutants() for word in only):
+        raise typer.BadParameter(f"no mutant's name contains {' or '.join(only)}")
+    try:
+        found = run_mutants(tuple(only or ()), jobs, tell=lambda line: typer.echo(line))
+    except Unhealthy as error:
+        typer.echo(f"nothing was scored: {error}", err=True)
+        raise typer.Exit(2) from None
     typer.echo(f"{found['killed']} of {found['total']} killed; {len(found['weak'])} clauses kill none")
+    for name in found["broken"]:
+        typer.echo(f"broken patch: {name}: {found['mutants'][name]['crash']}", err=True)
     if write:
         place = COMMITTED / "mutants"
         place.mkdir(parents=True, exist_ok=True)
         (place / "score.json").write_text(json.dumps(found, indent=1) + "\n")
-    raise typer.Exit(1 if found["survivors"] else 0)
+    raise typer.Exit(1 if found["survivors"] or found["broken"] else 0)
 
 
 @app.command(name="list")
@@ -282,25 +303,25 @@ def list_command(
 
 @app.command(name="program")
 def program_command(
-    seed: Annotated[int, typer.Argument(help="seed of the program")],
+    program: Annotated[str, typer.Argument(help="seed of the program, its JSON, or a file that holds that")],
     target: Annotated[str, typer.Option(help="who runs it")] = "sim",
     release: Annotated[str, typer.Option(help="whose outcomes are allowed")] = "0.5",
     folder: Annotated[Path | None, typer.Option(help="where its files go")] = None,
 ) -> None:
     """Run one generated concurrent program and show its outcome and the allowed ones."""
-    from hipfile_conformance.programs.concurrent import generate, perform
+    from hipfile_conformance.programs.concurrent import Program, generate, perform
     from hipfile_conformance.programs.host import Host
     from hipfile_conformance.programs.outcomes import allowed_outcomes
 
+    made = generate(int(program)) if program.isdecimal() else Program.from_json(_json_of(program))
     with _place(folder) as place:
-        program = generate(seed)
-        typer.echo(f"program {program}")
-        allowed = allowed_outcomes(lambda kit: perform(kit, program), release, place)
+        typer.echo(f"program {made}")
+        allowed = allowed_outcomes(lambda kit: perform(kit, made), release, place)
         for outcome, choices in allowed.items():
             typer.echo(f"allowed {outcome} by {list(choices)}")
         wrong = 0
         with Host(target, release, place) as host:
-            for variant, outcome in host.outcomes(program):
+            for variant, outcome in host.outcomes(made):
                 wrong += outcome not in allowed
                 typer.echo(f"{variant}: {'allowed' if outcome in allowed else 'NOT ALLOWED'} {outcome}")
     raise typer.Exit(1 if wrong else 0)
@@ -316,12 +337,21 @@ def replay_command(
     """Run one lockstep program on a target and on the model, and say where they part."""
     from hipfile_conformance.programs.machine import make_machine
 
-    text = Path(program).read_text() if not program.lstrip().startswith("{") else program
-    steps = [tuple(step) for step in json.loads(text)["steps"]]
+    steps = [tuple(step) for step in _json_of(program)["steps"]]
     with _place(folder) as place, make_machine(target, release, place, {}) as (_, check):
         found = check(steps)
     typer.echo(found or "no difference")
     raise typer.Exit(1 if found else 0)
+
+
+def _json_of(text: str) -> Any:
+    """A program's JSON, given as it is or as a file's name."""
+    try:
+        return json.loads(text if text.lstrip().startswith("{") else Path(text).read_text())
+    except (OSError, ValueError) as error:
+        raise typer.BadParameter(
+            f"{text!r} is neither the JSON of a program nor a file that holds one: {error}"
+        ) from None
 
 
 @contextmanager

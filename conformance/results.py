@@ -59,7 +59,18 @@ class Check:
 
 @dataclass(slots=True)
 class TestResult:
-    """One test on one column. `variant` is the schedule, where the target has schedules."""
+    """One test on one column.
+
+    Attributes
+    ----------
+    variant : str
+        The schedule, where the target has schedules.
+    rerun : str
+        The command that runs it again.
+    refusal : str
+        Words of the target's interface, where that could not express a call; see
+        :class:`hipfile_conformance.targets.base.Inexpressible`.
+    """
 
     __test__ = False
 
@@ -70,10 +81,11 @@ class TestResult:
     message: str = ""
     variant: str = ""
     rerun: str = ""
+    refusal: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """Plain JSON values."""
-        return {
+        data = {
             "test": self.test,
             "state": self.state.value,
             "seconds": round(self.seconds, 4),
@@ -82,6 +94,7 @@ class TestResult:
             "rerun": self.rerun,
             "checks": [check.as_json() for check in self.checks],
         }
+        return {**data, "refusal": self.refusal} if self.refusal else data
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> TestResult:
@@ -94,6 +107,7 @@ class TestResult:
             data["message"],
             data["variant"],
             data["rerun"],
+            data.get("refusal", ""),
         )
 
 
@@ -137,6 +151,16 @@ class Column:
     def name(self) -> str:
         """Heading of the column, such as ``sim 0.5``."""
         return f"{self.target} {self.release}"
+
+    def reasons(self) -> dict[tuple[State, str], list[str]]:
+        """Why tests said nothing: those that are unsupported or not run, by state and reason, most tests first."""
+        found: dict[tuple[State, str], list[str]] = {}
+        for result in self.tests:
+            if result.state in (State.UNSUPPORTED, State.NOT_RUN):
+                tests = found.setdefault((result.state, result.message), [])
+                if result.test not in tests:
+                    tests.append(result.test)
+        return dict(sorted(found.items(), key=lambda item: -len(item[1])))
 
     def as_json(self) -> dict[str, Any]:
         """Plain JSON values."""

@@ -103,13 +103,14 @@ def run_conformance(
     plan = plan or Plan(depth=profile, seed=seed, only=only)
     if plan.depth not in ("quick", "full"):
         raise ValueError(f"profile must be 'quick' or 'full', not {plan.depth!r}")
-    name = target if isinstance(target, str) else getattr(target, "name", getattr(target, "__name__", "custom"))
+    name = target if isinstance(target, str) else getattr(target, "name", "custom")
     if release is None:
         from hipfile_sim.driver.profiles import NEWEST
 
         release = "cufile" if name == "cufile" else NEWEST
     column = Column(name, release, plan.depth, plan.seed)
     column.hashes = {clause.id: clause_hash(clause, release) for clause in all_clauses()}
+    again = rerun_line
     with tempfile.TemporaryDirectory(prefix="conformance-", dir=folder) as place:
         if target == "sim" and plan.jobs == 1 and not plan.plugins:
             _in_process(column, plan, Path(place))
@@ -117,9 +118,10 @@ def run_conformance(
             _Workers(column, plan, Path(place), target).run()
         else:
             _foreign(column, plan, target)
+            again = _rerun_in_python
         column.facts = {**_surroundings(Path(place), column), **column.facts}
     for result in column.tests:
-        result.rerun = result.rerun or rerun_line(column, result)
+        result.rerun = result.rerun or again(column, result)
     return column
 
 
@@ -146,10 +148,15 @@ def rerun_line(column: Column, result: TestResult) -> str:
     )
 
 
+def _rerun_in_python(column: Column, result: TestResult) -> str:
+    """The same for a target that only the caller can make."""
+    return f"run_conformance(target, {column.depth!r}, release={column.release!r}, only=[{result.test!r}])"
+
+
 def _in_process(column: Column, plan: Plan, folder: Path) -> None:
     column.facts = {"schedules": ", ".join(SCHEDULES[plan.depth])}
     for test in plan.tests():
-        for result in run_on_model(test, folder, column.release, plan.depth, plan.seed):
+        for result in run_on_model(test, folder, column.release, plan.depth):
             column.tests.append(result)
             plan.tell(result)
 
@@ -157,6 +164,7 @@ def _in_process(column: Column, plan: Plan, folder: Path) -> None:
 def _foreign(column: Column, plan: Plan, target: Target | Callable[[], Target]) -> None:
     for test in plan.tests():
         made: Target = target() if callable(target) else target
+        column.target = made.name
         column.facts = made.facts()
         column.real = "real" in made.capabilities
         if test.isolated and not callable(target):
@@ -164,7 +172,7 @@ def _foreign(column: Column, plan: Plan, target: Target | Callable[[], Target]) 
                 test.id, State.NOT_RUN, message="needs a target of its own: give a callable that makes one"
             )
         else:
-            result = run_test(test, made, column.release, plan.depth, plan.seed)
+            result = run_test(test, made, column.release)
         column.tests.append(result)
         plan.tell(result)
         if callable(target):
@@ -239,7 +247,7 @@ class _Worker:
     def __init__(self, target: str, column: Column, plan: Plan, folder: Path, environment: Mapping[str, str]) -> None:
         kind = ["--factory", target] if ":" in target else ["--target", target]
         command = [sys.executable, "-u", "-m", "hipfile_conformance.worker", *kind, "--release", column.release]
-        command += ["--folder", str(folder), "--depth", plan.depth, "--seed", str(plan.seed)]
+        command += ["--folder", str(folder), "--depth", plan.depth]
         for plugin in plan.plugins:
             command += ["--plugin", plugin]
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115

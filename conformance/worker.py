@@ -26,7 +26,7 @@ from hipfile_conformance.kit import Kit, NotRun
 from hipfile_conformance.results import State, TestResult
 from hipfile_conformance.suite.registry import Test, find
 from hipfile_conformance.targets import make_target
-from hipfile_conformance.targets.base import CAPABILITIES, Target, Unavailable, Unsupported
+from hipfile_conformance.targets.base import CAPABILITIES, Inexpressible, Target, Unavailable, Unsupported
 
 __all__ = ["TimedOut", "load_factory", "main", "make_from", "run_test"]
 
@@ -61,20 +61,23 @@ def time_limit(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def run_test(test: Test, target: Target, release: str, depth: str, seed: int, variant: str = "") -> TestResult:
+def run_test(test: Test, target: Target, release: str, variant: str = "") -> TestResult:
     """Run one test on one target; whatever happens becomes a result."""
     missing = sorted(test.needs - target.capabilities)
     if missing:
         reason = "; ".join(f"needs {name} ({CAPABILITIES.get(name, 'unknown')})" for name in missing)
         return TestResult(test.id, State.UNSUPPORTED, message=reason, variant=variant)
-    kit = Kit(target, release, depth=depth, seed=seed, clauses=test.clauses)
+    kit = Kit(target, release, clauses=test.clauses)
     start = time.perf_counter()
-    state, message = State.PASS, ""
+    state, message, refusal = State.PASS, "", ""
     try:
         with time_limit(test.seconds):
             test.body(kit)
     except NotRun as reason:
         state, message = State.NOT_RUN, str(reason)
+    except Inexpressible as reason:  # the expectations say whether that is known
+        state, message = State.FAIL, str(reason)
+        refusal = message
     except Unsupported as reason:
         state, message = State.UNSUPPORTED, str(reason)
     except Exception as error:
@@ -102,7 +105,7 @@ def run_test(test: Test, target: Target, release: str, depth: str, seed: int, va
         state = State.VARIANT
     if state is State.PASS and not kit.checks:
         state, message = State.FAIL, "the test checked nothing"
-    return TestResult(test.id, state, time.perf_counter() - start, kit.checks, message, variant)
+    return TestResult(test.id, state, time.perf_counter() - start, kit.checks, message, variant, refusal=refusal)
 
 
 def load_factory(text: str) -> Callable[..., Target]:
@@ -142,7 +145,6 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--release", default="0.5")
     parser.add_argument("--folder", required=True)
     parser.add_argument("--depth", default="quick")
-    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--plugin", action="append", default=[], help="module:callable entered before the first test")
     options = parser.parse_args(argv)
     answers = os.fdopen(os.dup(1), "w")
@@ -188,7 +190,7 @@ class _Runner:
     def run(self, test: Test) -> Iterator[TestResult]:
         o = self.options
         if self.target is None:
-            yield from run_on_model(test, self.folder, o.release, o.depth, o.seed)
+            yield from run_on_model(test, self.folder, o.release, o.depth)
         elif o.factory and "model" in self.target.capabilities:  # tests leave it as it is, to be thrown away
             needed = {"environment": dict(test.environment), "options": dict(test.options)}
             try:
@@ -197,14 +199,14 @@ class _Runner:
                 yield TestResult(test.id, State.UNSUPPORTED, message=str(error))
                 return
             try:
-                yield run_test(test, target, o.release, o.depth, o.seed)
+                yield run_test(test, target, o.release)
             finally:
                 target.close()
         else:
-            yield run_test(test, self.target, o.release, o.depth, o.seed)
+            yield run_test(test, self.target, o.release)
 
 
-def run_on_model(test: Test, folder: Path, release: str, depth: str, seed: int) -> Iterator[TestResult]:
+def run_on_model(test: Test, folder: Path, release: str, depth: str) -> Iterator[TestResult]:
     """A test on the model under the schedules of `depth`; where its order cannot matter, under the first."""
     from hipfile_conformance.targets.sim import SCHEDULES, SimTarget
 
@@ -223,7 +225,7 @@ def run_on_model(test: Test, folder: Path, release: str, depth: str, seed: int) 
             options=dict(test.options),
         )
         try:
-            yield run_test(test, target, release, depth, seed, schedule if engine == "steps" else "threads")
+            yield run_test(test, target, release, schedule if engine == "steps" else "threads")
         finally:
             target.close()
 

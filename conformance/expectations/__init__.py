@@ -1,5 +1,7 @@
 """Deviations that are known and owned: one TOML file a target, each entry with its reason.
 
+    include = ["bindings"]                 # optional: entries of another file count here, too
+
     [[deviation]]
     clause = "file.register.duplicate"     # or: test = "file.duplicate"
     release = "0.5"                        # optional: all releases without it
@@ -7,23 +9,31 @@
     owner = "who looks after it"
     unsteady = true                        # optional: it happens now and then, so a run without it proves nothing
 
-An entry that no failing check needs is stale and fails the run: what was mended must not hide what breaks next.
+    [[inexpressible]]                      # the target's interface refuses a call that a test makes:
+    test = "error.unknown_strings"         # the test, and a clause that it leaves unanswered here, one entry each;
+    clause = "error.string.unknown"        # or: step = "register_odd", of the generated lockstep programs
+    reason = "why it cannot be said"
+    owner = "who looks after it"
+
+An entry that nothing needs is stale and fails the run: what was mended must not hide what breaks next. A refusal
+without an entry for each clause that it leaves unanswered fails, too.
 """
 
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hipfile_conformance.results import Column, State
+from hipfile_conformance.results import Column, State, TestResult
 
 __all__ = ["Deviation", "apply_expectations", "load_expectations"]
 
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """One entry."""
+    """One entry; `inexpressible` says of which kind."""
 
     reason: str
     owner: str
@@ -31,6 +41,15 @@ class Deviation:
     test: str = ""
     release: str = ""
     unsteady: bool = False
+    inexpressible: bool = False
+    step: str = ""
+
+    @property
+    def complete(self) -> bool:
+        """Has it all that its kind needs?"""
+        of_test = bool(self.test and self.clause)
+        what = (of_test or bool(self.step)) if self.inexpressible else bool(self.clause or self.test)
+        return bool(self.reason and self.owner and what)
 
 
 def load_expectations(target: str, folder: Path | None = None) -> list[Deviation]:
@@ -39,28 +58,32 @@ def load_expectations(target: str, folder: Path | None = None) -> list[Deviation
     Raises
     ------
     ValueError
-        An entry without reason or owner, or without clause and test.
+        An entry without reason or owner, or that does not say what it is about.
     """
     path = (folder or Path(__file__).parent) / f"{target}.toml"
     if not path.exists():
         return []
-    entries = []
-    for number, raw in enumerate(tomllib.loads(path.read_text()).get("deviation", []), 1):
-        entry = Deviation(**{"reason": "", "owner": "", **raw})
-        if not (entry.reason and entry.owner and (entry.clause or entry.test)):
-            raise ValueError(f"{path}, entry {number}: needs a reason, an owner, and a clause or a test: {raw}")
-        entries.append(entry)
+    data = tomllib.loads(path.read_text())
+    entries = [entry for name in data.get("include", ()) for entry in load_expectations(name, folder)]
+    for kind in ("deviation", "inexpressible"):
+        for number, raw in enumerate(data.get(kind, []), 1):
+            entry = Deviation(**{"reason": "", "owner": "", **raw, "inexpressible": kind == "inexpressible"})
+            if not entry.complete:
+                needed = "a test and its clause, or a step" if entry.inexpressible else "a clause or a test"
+                raise ValueError(f"{path}, {kind} {number}: needs a reason, an owner, and {needed}: {raw}")
+            entries.append(entry)
     return entries
 
 
-def apply_expectations(column: Column, entries: list[Deviation]) -> list[str]:
-    """Turn expected failures into deviations; returns a line for each stale entry.
+def apply_expectations(column: Column, entries: Sequence[Deviation]) -> list[str]:
+    """Turn expected failures into deviations and owned refusals into unsupported; a line for each stale entry.
 
     An entry is stale where its clause (or test) was checked in this column and nothing failed.
     """
-    stale = []
-    for entry in entries:
-        if entry.release and entry.release != column.release:
+    here = [entry for entry in entries if entry.release in ("", column.release)]
+    stale = _inexpressible(column, [entry for entry in here if entry.inexpressible])
+    for entry in here:
+        if entry.inexpressible:
             continue
         used = reached = False
         for result in column.tests:
@@ -82,3 +105,44 @@ def apply_expectations(column: Column, entries: list[Deviation]) -> list[str]:
             what = f"{column.name}: the expected deviation of {entry.clause or entry.test} did not happen"
             stale.append(f"{what}: remove the entry ({entry.reason})")
     return stale
+
+
+def _inexpressible(column: Column, entries: Sequence[Deviation]) -> list[str]:
+    """Refusals of the target's interface: owned ones become unsupported, the others stay failed."""
+    for result in column.tests:
+        if result.refusal and result.state is State.FAIL and not any(c.state is State.FAIL for c in result.checks):
+            owned = {entry.clause: entry for entry in entries if entry.test == result.test}
+            missing = _unanswered(result) - owned.keys()
+            if owned and not missing:
+                result.state = State.UNSUPPORTED
+                result.message = f"{next(iter(owned.values())).reason} [{result.refusal}]"
+            else:
+                clauses = ", ".join(sorted(missing or _named(result)))
+                result.message = f"nobody owns, for {clauses}, that {result.refusal}"
+    refused = set(column.programs.get("lockstep", {}).get("refused", ()))
+    known = {entry.step for entry in entries if entry.step}
+    for step in sorted(refused - known):
+        message = f"nobody owns that the target's interface refuses the step {step}"
+        column.tests.append(TestResult("programs.lockstep-refused", State.FAIL, message=message))
+    stale = []
+    for entry in entries:
+        if entry.unsteady:
+            continue
+        ran = [result for result in column.tests if result.test == entry.test]
+        needed = any(result.refusal and entry.clause in _named(result) for result in ran)
+        if entry.step:
+            needed = entry.step in refused
+        if (ran or (entry.step and "lockstep" in column.programs)) and not needed:
+            what = f"{entry.clause} in {entry.test}" if entry.test else f"the step {entry.step}"
+            stale.append(f"{column.name}: {what} can be expressed: remove the entry ({entry.reason})")
+    return stale
+
+
+def _named(result: TestResult) -> set[str]:
+    from hipfile_conformance.suite.registry import find
+
+    return set(find(result.test).clauses)
+
+
+def _unanswered(result: TestResult) -> set[str]:
+    return _named(result) - {check.clause for check in result.checks}

@@ -61,15 +61,15 @@ def poison_leaks() -> Iterator[None]:
         want = self._span()[1]
         run(self)
         if not self.op.write and 0 < self.count < want:
-            lengths[id(self.op)] = want
+            lengths[self.op] = want
 
-    lengths: dict[int, int] = {}
+    lengths: dict[AsyncOp, int] = {}
     span = MemcpyKernel._span
 
     def leak(self: MemcpyKernel) -> tuple[int, int]:
         start, count = span(self)
-        if self.count < 0 and id(self.op) in lengths:
-            return start, lengths[id(self.op)]
+        if self.count < 0 and self.op in lengths:
+            return start, lengths[self.op]
         return start, count
 
     with changed((CpuCopy, "run", whole), (MemcpyKernel, "_span", leak)):

@@ -96,15 +96,9 @@ def wait_follows_the_object() -> Iterator[None]:
             return enqueue(self, stream, command, ())
         return enqueue(self, stream, command, deps)
 
-    patched: Any = WaitEvent
-    patched.ready = conditional
-    try:
-        with changed((WaitEvent, "__doc__", WaitEvent.__doc__), (RuntimeBase, "enqueue", remember)):
-            WaitEvent.conditional = True
-            yield
-    finally:
-        del WaitEvent.ready
-        del WaitEvent.conditional
+    patches = (WaitEvent, "ready", conditional), (WaitEvent, "conditional", True), (RuntimeBase, "enqueue", remember)
+    with changed(*patches):
+        yield
 
 
 @mutant("an event query looks at the stream's queue, not at the record")

@@ -8,7 +8,7 @@ from typing import Any
 from hipfile_conformance.mutants.registry import changed, mutant
 from hipfile_sim.driver import submit
 from hipfile_sim.driver.driver import Driver
-from hipfile_sim.driver.operations import Advance, Cleanup, CpuCopy
+from hipfile_sim.driver.operations import Advance, AsyncOp, Cleanup, CpuCopy
 
 
 @mutant("the count is published inside submit, so that racy code passes")
@@ -134,14 +134,14 @@ def errno_published() -> Iterator[None]:
 
     def leak(self: Any, op: Any, error: OSError) -> None:
         hidden(self, op, error)
-        leaked[id(op)] = -(error.errno or 1)
+        leaked[op] = -(error.errno or 1)
 
-    leaked: dict[int, int] = {}
+    leaked: dict[AsyncOp, int] = {}
     run = Cleanup.run
 
     def publish(self: Cleanup) -> None:
-        if id(self.op) in leaked and self.op.value < 0:
-            self.op.value = leaked.pop(id(self.op)) - 100
+        if self.op in leaked and self.op.value < 0:
+            self.op.value = leaked.pop(self.op)
         run(self)
 
     from hipfile_sim.driver.services import Services

@@ -10,9 +10,14 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
 
-__all__ = ["Mutant", "all_mutants", "changed", "mutant"]
+__all__ = ["BrokenPatch", "Mutant", "all_mutants", "changed", "mutant"]
 
 Patch = Callable[[], AbstractContextManager[None]]
+_ABSENT = object()
+
+
+class BrokenPatch(Exception):
+    """A broken model that breaks nothing: what it would change is not there, or is so already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +59,31 @@ def mutant(text: str, release: str = "0.5") -> Callable[[Callable[[], Iterator[N
 
 @contextmanager
 def changed(*changes: tuple[Any, str, Any]) -> Iterator[None]:
-    """Set attributes (owner, name, value) and set them back."""
-    before = [(owner, name, owner.__dict__[name]) for owner, name, _ in changes]
+    """Set attributes (owner, name, value) and set them back.
+
+    Raises
+    ------
+    BrokenPatch
+        An owner has no such attribute, not even from a base, or it has that value already.
+    """
+    before = []
+    for owner, name, value in changes:
+        now = getattr(owner, name, _ABSENT)
+        if now is _ABSENT:
+            raise BrokenPatch(f"{owner!r} has no {name!r}: the model has changed since the patch was written")
+        if now is value:
+            raise BrokenPatch(f"{name!r} of {owner!r} is {value!r} already")
+        before.append((owner, name, owner.__dict__.get(name, _ABSENT)))
     try:
         for owner, name, value in changes:
             setattr(owner, name, value)
         yield
     finally:
         for owner, name, value in reversed(before):
-            setattr(owner, name, value)
+            if value is _ABSENT:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, value)
 
 
 @cache

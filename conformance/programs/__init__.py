@@ -17,15 +17,16 @@ def run_programs(
 
     Returns
     -------
-    summary, failures
-        Counts by kind, and a failed test for each program that went wrong, with its rerun line.
+    summary, results
+        Counts by kind, and a failed test for each program that went wrong, with its rerun line, or an unsupported one
+        for each reason why programs could not be run.
     """
     from hipfile_conformance.programs import lockstep, outcomes
 
     summary: dict[str, Any] = {}
-    failures: list[TestResult] = []
+    results: list[TestResult] = []
     for kind, run in (("outcomes", outcomes.run), ("lockstep", lockstep.run)):
         found, bad = run(target, release, depth, seed, folder, shard)
         summary[kind] = found
-        failures += bad
-    return summary, failures
+        results += bad
+    return summary, results

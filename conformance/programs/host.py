@@ -16,14 +16,16 @@ from typing import Any, Self
 from hipfile_conformance.kit import Kit
 from hipfile_conformance.programs.concurrent import Program, perform
 from hipfile_conformance.targets import EMULATED
-from hipfile_conformance.targets.base import Unavailable
+from hipfile_conformance.targets.base import Unavailable, Unsupported
 from hipfile_conformance.worker import readable
 
-__all__ = ["Host"]
+__all__ = ["LACKING", "Host"]
 
 VARIANTS = ("parallel", "lazy", "eager", "seeded:1", "seeded:2", "threads")
 """What the model itself is run under: each must stay within what the enumeration allows."""
 LIMIT_S = 20.0
+LACKING = "unsupported: "
+"""Begins the answer of a target that lacks what a program needs; the reason follows."""
 REPEATS = 3
 """Runs of a program on hardware and on real threads, where luck chooses the order."""
 
@@ -166,6 +168,8 @@ def serve(target_name: str, release: str, folder: Path) -> None:
                 answer = perform(kit, Program.from_json(question["program"]))
             else:
                 answer = json.dumps(replay_on(kit, [tuple(step) for step in question["steps"]]))
+        except Unsupported as reason:
+            answer = LACKING + str(reason)
         except Exception as error:
             answer = f"{type(error).__name__}: {error}"
         finally:

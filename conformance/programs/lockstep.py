@@ -11,22 +11,31 @@ import ctypes
 import hashlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from hipfile_conformance.kit import KIB, Kit, Slots, code_text, io_text, pattern
+from hipfile_conformance.programs.host import LACKING
 from hipfile_conformance.programs.outcomes import EXAMPLES
 from hipfile_conformance.results import State, TestResult
-from hipfile_conformance.targets.base import Status, Unsupported
+from hipfile_conformance.targets.base import Inexpressible, Status, Unsupported
+from hipfile_sim.driver.profiles import get_profile
 
-__all__ = ["COUNTS", "NORMALISERS", "NOT_MADE", "compare", "replay_on", "run"]
+__all__ = ["COUNTS", "NORMALISERS", "NOT_MADE", "REFUSED", "compare", "replay_on", "run"]
 
 REPETITIONS = 5
 """How often a program that differed is run again."""
 
 NOT_MADE = "unsupported"
-"""Answer of a step that the target cannot express; it agrees with everything and is counted."""
+"""Answer of a step that the target lacks; it agrees with everything and is counted."""
+REFUSED = "inexpressible: "
+"""Begins the answer of a step that the target's interface refuses; the rest is the name of the step. It agrees with
+everything, too, if the target's expectations own that."""
+
+WITHOUT_EFFECT = frozenset({"register_odd", "event", "copy", "bytes"})
+"""Steps that leave nothing behind: what follows one that was not made can still be compared."""
+END: Step = ("end",)
 
 COUNTS = {"quick": (30, 20), "full": (200, 40)}
 """Programs, and steps of each at most, by depth."""
@@ -57,6 +66,8 @@ class World:
             counts = []
         try:
             seen = getattr(self, "do_" + what)(*rest)
+        except Inexpressible:
+            seen = REFUSED + what
         except Unsupported:
             seen = NOT_MADE
         return {"counts": counts, "seen": seen} if counts else {"seen": seen}
@@ -142,23 +153,30 @@ def replay_on(t: Kit, steps: list[Step]) -> list[Any]:
     return [*seen, world.settle(), world.do_bytes()]
 
 
-def _io_error(value: Any) -> Any:
-    return "I/O error" if value in (-1, -5, -9, "-1/EBADF", "-1/EIO") else value
+def _count(value: Any) -> Any:
+    return "I/O error" if isinstance(value, int) and value in (-1, -5, -9) else value
 
 
-def _through_errno(value: Any) -> Any:
-    return "-" + value[3:] if isinstance(value, str) and value.startswith("-1/5") else value
+def _errno(value: Any) -> Any:
+    return "-1/errno" if value in ("-1/EBADF", "-1/EIO") else value
 
 
-NORMALISERS: dict[str, Callable[[Any], Any]] = {
-    "result.io-error": _io_error,
-    "error.sync.negative": _through_errno,
+NORMALISERS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "result.io-error": ("-1 or a negated code", _count),
+    "sync.error.errno": ("-1/errno or -1/code", _errno),
 }
-"""What a clause leaves open: applied to every answer of both sides before they are compared.
+"""What a clause leaves open, with the answer that does: where it is the release's, both sides are normalised so.
 
-``result.io-error``: which negative number an I/O error becomes. ``error.sync.negative``: whether a code comes back
-negated or through errno.
+``result.io-error``: which negative number an asynchronous I/O error becomes. ``sync.error.errno``: which errno a
+descriptor that does not allow the transfer gives.
 """
+
+
+def normalisers(release: str) -> list[Callable[[Any], Any]]:
+    """What applies to the answers of a release."""
+    profile = get_profile(release)
+    return [function for clause, (answer, function) in NORMALISERS.items() if profile.answer(clause) == answer]
+
 
 EXCLUDED = {
     "cufile": {
@@ -172,28 +190,64 @@ EXCLUDED = {
         "unregistered file": "a null handle ends in errno, the model's in a code",
     }
 }
-"""What programs for a profile do not do, with the reason."""
+"""What programs for a profile do not do, with the reason; it stands in the report's data."""
 
 
-def compare(model: Any, target: Any) -> str | None:
-    """None where two answers agree, or what differs. A step that the target cannot express is passed over."""
-    if target == NOT_MADE:
+def compare(model: Any, target: Any, release: str) -> str | None:
+    """None where two answers agree, or what differs. A step that the target did not make is passed over."""
+    return _compare(model, target, normalisers(release))
+
+
+def _compare(model: Any, target: Any, normalised: list[Callable[[Any], Any]]) -> str | None:
+    if target == NOT_MADE or (isinstance(target, str) and target.startswith(REFUSED)):
         return None
     if isinstance(model, dict) and isinstance(target, dict):
         for key in sorted(model.keys() | target.keys()):
-            found = compare(model.get(key), target.get(key))
+            found = _compare(model.get(key), target.get(key), normalised)
             if found:
                 return f"{key}: {found}"
         return None
     if isinstance(model, (list, tuple)) and isinstance(target, (list, tuple)) and len(model) == len(target):
         for number, (one, other) in enumerate(zip(model, target, strict=True)):
-            found = compare(one, other)
+            found = _compare(one, other, normalised)
             if found:
                 return f"[{number}] {found}"
         return None
-    for normalise in NORMALISERS.values():
+    for normalise in normalised:
         model, target = normalise(model), normalise(target)
     return None if model == target else f"model {model!r}, target {target!r}"
+
+
+def compare_programs(steps: Sequence[Step], model: list[Any], target: Any, release: str) -> str | None:
+    """Step by step, up to one that the target did not make and that would have changed something."""
+    if isinstance(target, str):
+        return None if target.startswith(LACKING) else f"target: {target}"
+    for number, (step, one, other) in enumerate(zip([*steps, END, END], model, target, strict=True)):
+        found = compare(one, other, release)
+        if found:
+            return f"[{number}] {found}"
+        if _unmade(other) and step[0] not in WITHOUT_EFFECT:
+            return None
+    return None
+
+
+def _unmade(answer: Any) -> str:
+    """The answer of a step that was not made; empty for others."""
+    seen = answer.get("seen") if isinstance(answer, dict) else None
+    return seen if isinstance(seen, str) and seen.startswith((NOT_MADE, REFUSED)) else ""
+
+
+def count_unmade(answers: Any, counted: dict[str, Any]) -> None:
+    """Add what a target did not make to a run's counts."""
+    if isinstance(answers, str):
+        if answers.startswith(LACKING):
+            counted["unsupported programs"] = counted.get("unsupported programs", 0) + 1
+            counted["lacking"] = sorted({*counted.get("lacking", ()), answers.removeprefix(LACKING)})
+        return
+    for seen in filter(None, map(_unmade, answers)):
+        counted["unsupported steps"] = counted.get("unsupported steps", 0) + 1
+        if seen.startswith(REFUSED):
+            counted["refused"] = sorted({*counted.get("refused", ()), seen.removeprefix(REFUSED)})
 
 
 def examples() -> list[list[Step]]:
@@ -213,13 +267,13 @@ def run(
     from hipfile_conformance.programs.machine import make_machine
 
     programs, steps = COUNTS[depth]
-    counted = {"programs": 0, "steps": 0, "wrong": 0}
-    failures: list[TestResult] = []
+    counted: dict[str, Any] = {"programs": 0, "steps": 0, "wrong": 0}
+    results: list[TestResult] = []
     with make_machine(target, release, folder, counted) as (machine, check):
         for number, program in enumerate(examples()):
             found = check(program)
             if found:
-                failures.append(_failure(target, release, f"example {number}", seed, program, found))
+                results.append(_failure(target, release, f"example {number}", seed, program, found))
         hypothesis.seed(seed * 1000 + shard[0])(machine)
         config = settings(
             max_examples=max(1, programs // shard[1]),
@@ -236,11 +290,15 @@ def run(
             # hardware may differ once and never again: what no repetition shows is told apart
             steady = any(check(machine.last) for _ in range(REPETITIONS))
             name = "generated" if steady else "unsteady"
-            failures.append(_failure(target, release, name, seed, machine.last, str(error)))
+            results.append(_failure(target, release, name, seed, machine.last, str(error)))
         except hypothesis.errors.Flaky as error:  # it differed once and not when it was run again
-            failures.append(_failure(target, release, "unsteady", seed, machine.last, f"{error}: {machine.found}"))
-    counted["wrong"] = len(failures)
-    return dict(counted), failures
+            results.append(_failure(target, release, "unsteady", seed, machine.last, f"{error}: {machine.found}"))
+    counted["wrong"] = len(results)
+    for reason in counted.get("lacking", ()):
+        results.append(TestResult("programs.lockstep", State.UNSUPPORTED, message=reason))
+    if release in EXCLUDED:
+        counted["left out of every program"] = EXCLUDED[release]
+    return dict(counted), results
 
 
 def _failure(target: str, release: str, name: str, seed: int, steps: list[Step], text: str) -> TestResult:

@@ -16,12 +16,12 @@ from hipfile_conformance.programs.host import Host
 from hipfile_conformance.programs.lockstep import (
     BUFFERS,
     FILES,
-    NOT_MADE,
     SIZE,
     STREAMS,
     Step,
     World,
-    compare,
+    compare_programs,
+    count_unmade,
     replay_on,
 )
 from hipfile_conformance.targets.sim import SimTarget
@@ -37,7 +37,7 @@ offsets = st.sampled_from([0, 1, 8, 512, 4 * KIB, SIZE - 512, SIZE - 1])
 
 @contextmanager
 def make_machine(
-    target: str, release: str, folder: Path, counted: dict[str, int]
+    target: str, release: str, folder: Path, counted: dict[str, Any]
 ) -> Iterator[tuple[Any, Callable[[list[Step]], str | None]]]:
     """The machine class for a target, and a function that checks a finished program on it."""
     cufile = release == "cufile"
@@ -69,7 +69,7 @@ def make_machine(
             finally:
                 kit.cleanup()
                 made.close()
-            return compare(model, on_target(steps))
+            return compare_programs(steps, model, on_target(steps), release)
 
         class Programs(RuleBasedStateMachine):
             last: ClassVar[list[Step]] = []
@@ -83,7 +83,6 @@ def make_machine(
                 self.world = World(self.kit)
                 self.steps: list[Step] = []
                 self.seen: list[Any] = []
-                self.buffer_known: set[int] = set()
                 for number in range(FILES if cufile else 1):
                     self.do("register_file", number)
                 for number in range(BUFFERS if cufile else 0):
@@ -212,10 +211,8 @@ def make_machine(
                 counted["programs"] += 1
                 counted["steps"] += len(self.steps)
                 answers = on_target(self.steps)
-                skipped = sum(isinstance(a, dict) and a.get("seen") == NOT_MADE for a in answers)
-                if skipped:
-                    counted["unsupported steps"] = counted.get("unsupported steps", 0) + skipped
-                found = compare(json.loads(json.dumps(self.seen)), answers)
+                count_unmade(answers, counted)
+                found = compare_programs(self.steps, json.loads(json.dumps(self.seen)), answers, release)
                 if found is not None:
                     Programs.found = found
                 assert found is None, found

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from hipfile_conformance.kit import Kit
 from hipfile_conformance.programs.concurrent import Program, generate, perform
 from hipfile_conformance.results import State, TestResult
-from hipfile_conformance.targets.base import Target
 from hipfile_sim.engine.command import MEM, Access
 from hipfile_sim.engine.schedules import Point, Schedule
 
@@ -165,36 +164,36 @@ def run(
     target: str, release: str, depth: str, seed: int, folder: Path, shard: tuple[int, int]
 ) -> tuple[dict[str, Any], list[TestResult]]:
     """Check a target's outcomes; see :func:`hipfile_conformance.programs.run_programs`."""
-    from hipfile_conformance.programs.host import Host
+    from hipfile_conformance.programs.host import LACKING, Host
 
     programs = [*examples(), *(generate(seed * 1_000_000 + n) for n in range(COUNTS[depth]))][shard[0] - 1 :: shard[1]]
-    checked = skipped = orders = several = 0
-    failures: list[TestResult] = []
+    found = {"programs checked": 0, "with several outcomes": 0, "outcomes in all": 0, "left out": 0, "wrong": 0}
+    results: list[TestResult] = []
+    lacking: dict[str, int] = {}
     with Host(target, release, folder) as host:
         for program in programs:
             start = time.perf_counter()
             try:
                 allowed = allowed_outcomes(partial(_perform, program), release, folder)
             except TooMany:
-                skipped += 1
+                found["left out"] += 1
                 continue
-            checked += 1
-            orders += len(allowed)
-            several += len(allowed) > 1
-            for variant, outcome in host.outcomes(program):
-                if outcome not in allowed:
-                    failures.append(
-                        _failure(target, release, program, variant, outcome, allowed, time.perf_counter() - start)
-                    )
-                    break
-    found = {
-        "programs checked": checked,
-        "with several outcomes": several,
-        "outcomes in all": orders,
-        "left out": skipped,
-        "wrong": len(failures),
-    }
-    return found, failures
+            variant, outcome = next((seen for seen in host.outcomes(program) if seen[1] not in allowed), ("", ""))
+            if outcome.startswith(LACKING):
+                reason = outcome.removeprefix(LACKING)
+                lacking[reason] = lacking.get(reason, 0) + 1
+                continue
+            found["programs checked"] += 1
+            found["outcomes in all"] += len(allowed)
+            found["with several outcomes"] += len(allowed) > 1
+            if outcome:
+                found["wrong"] += 1
+                seconds = time.perf_counter() - start
+                results.append(_failure(target, release, program, variant, outcome, allowed, seconds))
+    for reason, count in lacking.items():
+        found["unsupported"] = found.get("unsupported", 0) + count
+        results.append(TestResult("programs.outcomes", State.UNSUPPORTED, message=f"{count} programs: {reason}"))
+    return found, results
 
 
 def _failure(
@@ -202,16 +201,8 @@ def _failure(
 ) -> TestResult:
     nearest = min(allowed, key=lambda other: sum(a != b for a, b in zip(other, outcome, strict=False)))
     message = f"{program}: outcome {outcome} is none of the {len(allowed)} allowed ones; nearest {nearest}"
-    again = f"hipfile-conformance program {program.seed} --target {target} --release {release}"
+    which = (
+        str(program.seed) if generate(program.seed) == program else f"'{program}'"
+    )  # committed ones outlive the seed
+    again = f"hipfile-conformance program {which} --target {target} --release {release}"
     return TestResult(f"programs.outcome-{program.seed}", State.FAIL, seconds, [], message, variant, again)
-
-
-def check_one(program: Program, target: Target, release: str, folder: Path) -> tuple[str, dict[str, tuple[int, ...]]]:
-    """The outcome on a target, and the allowed ones."""
-    allowed = allowed_outcomes(lambda kit: perform(kit, program), release, folder)
-    kit = Kit(target, release)
-    try:
-        kit.open()
-        return perform(kit, program), allowed
-    finally:
-        kit.cleanup()

@@ -32,6 +32,7 @@ def render_html(table: Table) -> str:
         "signs": {state.value: SIGNS[state] for state in State},
         "kinds": {state.value: state.name.lower() for state in State},
         "areas": sorted({row.clause.area for row in table.rows}),
+        "weak": set((table.mutants or {}).get("weak", ())),
         "counts": [table.counts(number) for number in range(len(table.columns))],
         "failures": [
             (column, result)

@@ -93,8 +93,9 @@ def _mutants(table: Table) -> list[str]:
     found = table.mutants
     lines = ["", "## Mutants", "", f"{found['killed']} of {found['total']} killed by the quick profile."]
     lines += [f"- survived: {name}" for name in found["survivors"]]
-    lines.append(f"- clauses that kill no mutant (weak): {len(found['weak'])}")
-    return lines
+    weak = found["weak"]
+    lines += ["", f"<details><summary>{len(weak)} weak clauses: they killed none</summary>", "", ", ".join(weak)]
+    return [*lines, "", "</details>"]
 
 
 def _cell(text: str) -> str:

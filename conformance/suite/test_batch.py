@@ -152,6 +152,22 @@ def test_failures(t: Kit) -> None:
     t.expect("batch.event.states", {s for s, _ in seen}, {"Complete, Canceled, Failed": {FAILED}})
 
 
+LATE = "5040 for a negative file offset; the rest fails as an operation"
+REFUSED = {name: name for name in ("InternalError", "HandleNotRegistered", "HipMemoryTypeInvalid", "InvalidValue")}
+REFUSED |= {"5040": "5040", LATE: "5040"}
+
+
+def refuses(t: Kit, batch: int, good: BatchOp, what: str, **bad: int) -> None:
+    """A good operation and a bad one: refused together, or told apart as events."""
+    status = submit(t, batch, good, good._replace(**bad))
+    answers = {**REFUSED, LATE: "5040" if what == "file offset" else "Success"}
+    t.expect("batch.submit.validate", code_text(status), answers, what)
+    if status.err == 0:
+        ends = sorted((e.status, e.result) for e in events_of(t, batch, 2))
+        last = (FAILED, -errno.EIO) if what in ("size", "buffer offset") else (COMPLETE, 16)
+        t.expect("batch.submit.validate", ends, {LATE: [(COMPLETE, 16), last]}, f"{what}, events")
+
+
 @conformance(
     "batch.submit.file", "batch.submit.memory", "batch.submit.validate", "batch.submit.all-or-nothing", schedules=False
 )
@@ -159,34 +175,28 @@ def test_refused(t: Kit) -> None:
     batch, handle, pointer = world(t)
     good = BatchOp(pointer, 0, 0, 16, handle, 0, 1)
     gone = 0 if t.has("real") else t.unknown_handle()
-    late = "5040 for a negative file offset; the rest fails as an operation"
-    bad_submit = {"5040": "5040", late: "5040"}
-    same = {name: name for name in ("InternalError", "HandleNotRegistered", "HipMemoryTypeInvalid", "InvalidValue")}
-    t.expect("batch.submit.file", code_text(submit(t, batch, good, good._replace(handle=gone))), {**same, **bad_submit})
+    t.expect("batch.submit.file", code_text(submit(t, batch, good, good._replace(handle=gone))), REFUSED)
     host = submit(t, batch, good._replace(pointer=t.pinned(4 * KIB)))
-    t.expect("batch.submit.memory", code_text(host), {**same, **bad_submit, "runs": "Success"})
+    t.expect("batch.submit.memory", code_text(host), {**REFUSED, "runs": "Success"})
     events_of(t, batch, 1)
-    bad = {
-        "size": good._replace(size=65 * KIB),
-        "buffer offset": good._replace(buffer_offset=-1),
-        "file offset": good._replace(file_offset=-1),
-        "opcode": good._replace(opcode=9),
-        "mode": good._replace(mode=2),
-    }
-    if t.has("real"):
-        bad = {what: bad[what] for what in ("file offset",)}
-    for what, op in bad.items():
-        status = submit(t, batch, good, op)
-        answers = {**same, **bad_submit, late: "5040" if what == "file offset" else "Success"}
-        t.expect("batch.submit.validate", code_text(status), answers, what)
-        if status.err == 0:
-            ends = sorted((e.status, e.result) for e in events_of(t, batch, 2))
-            last = (FAILED, -errno.EIO) if what in ("size", "buffer offset") else (COMPLETE, 16)
-            t.expect("batch.submit.validate", ends, {late: [(COMPLETE, 16), last]}, f"{what}, events")
+    if not t.has("real"):
+        refuses(t, batch, good, "size", size=65 * KIB)
+        refuses(t, batch, good, "buffer offset", buffer_offset=-1)
+    refuses(t, batch, good, "file offset", file_offset=-1)
     status = submit(t, batch, *[good] * 8)
     t.expect(
         "batch.submit.all-or-nothing", code_text(status), {"nothing accepted": "Success"}, "all the room is still there"
     )
+
+
+@conformance("batch.submit.validate", schedules=False)
+def test_refused_numbers(t: Kit) -> None:
+    """An opcode and a mode that are none."""
+    t.need(not t.has("real"), "a real library is not given numbers that its header does not have")
+    batch, handle, pointer = world(t)
+    good = BatchOp(pointer, 0, 0, 16, handle, 0, 1)
+    refuses(t, batch, good, "opcode", opcode=9)
+    refuses(t, batch, good, "mode", mode=2)
 
 
 @conformance("batch.submit.hip", needs="model", schedules=False)

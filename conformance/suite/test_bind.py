@@ -13,9 +13,12 @@ SLOTS = ("size", "file offset", "buffer offset")
 
 
 def observed(
-    t: Kit, handle: int, pointer: int, flags: int | None, change: dict[str, int], write: bool = False
+    t: Kit, handle: int, pointer: int, flags: int | None, change: dict[str, int], registered_again: int | None = None
 ) -> set[str]:
-    """Which of the slots in `change` were read late? Found out from the bytes alone."""
+    """Which of the slots in `change` were read late? Found out from the bytes alone.
+
+    `registered_again`: flags of another registration that comes before the stream gets to the operation.
+    """
     stream = t.stream(register=flags)
     t.ok(t.hipMemset(pointer, 0xAA, 64 * KIB))
     t.ok(t.hipDeviceSynchronize())
@@ -23,6 +26,9 @@ def observed(
     with t.held(stream):
         t.ok(t.read(handle, pointer, slots, stream))
         slots.set(**change)
+        if registered_again is not None:
+            t.ok(t.hipFileStreamDeregister(stream))
+            t.ok(t.hipFileStreamRegister(stream, registered_again))
     t.finish(stream)
     late = set()
     memory = t.bytes(pointer, 64 * KIB)
@@ -82,6 +88,18 @@ def flags_test(flags: int) -> None:
 
 for _flags in range(8):
     flags_test(_flags)
+
+
+@conformance("bind.captured", "bind.late", needs="hold")
+def test_registered_again(t: Kit) -> None:
+    """The flags that count are those at submit; a registration that follows is for what follows."""
+    t.need(t.answer("stream.deregister.in-flight") == "Success", "the deregistration waits for the operation")
+    t.open()
+    handle, pointer = t.handle(content=64 * KIB), t.buffer(64 * KIB)
+    seen = observed(t, handle, pointer, 0, CHANGED, registered_again=7)
+    t.expect("bind.late", seen, {"late values used": set(SLOTS)}, "flags 0, then 7")
+    seen = observed(t, handle, pointer, 7, CHANGED, registered_again=0)
+    t.expect("bind.captured", seen, {"copied": set()}, "flags 7, then 0")
 
 
 @conformance("bind.fixed", "bind.late", needs="hold")

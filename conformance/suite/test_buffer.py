@@ -211,6 +211,23 @@ def test_unregistered(t: Kit) -> None:
     t.expect("buffer.interior-pointer", inside[0], {"temporary buffer": 4 * KIB})
 
 
+@conformance("buffer.interior-pointer", "buffer.temporary-length")
+def test_interior_asynchronous(t: Kit) -> None:
+    """Past the end of the registration around the pointer, up to the end of the allocation."""
+    t.open()
+    handle, pointer, stream = t.handle(content=64 * KIB), t.device(8 * KIB), t.stream()
+    t.ok(t.hipFileBufRegister(pointer, 2 * KIB, 0))
+    slots = Slots(7 * KIB)
+    status = t.read(handle, pointer + KIB, slots, stream)
+    t.finish(stream)
+    seen = status.err, slots.done, t.bytes(pointer + KIB, 7 * KIB) == pattern(7 * KIB)
+    t.expect("buffer.interior-pointer", seen, {"temporary buffer": (0, 7 * KIB, True)}, "asynchronous")
+    if t.answer("buffer.temporary-length") == "allocation end - pointer":  # else nothing keeps it inside
+        beyond = t.read(handle, pointer + KIB, Slots(7 * KIB + 1), stream)
+        t.finish(stream)
+        t.expect("buffer.temporary-length", beyond.err, {"allocation end - pointer": 5022}, "asynchronous")
+
+
 @conformance("buffer.io.null", "sync.null", "sync.lookup-order", schedules=False)
 def test_null(t: Kit) -> None:
     t.open()

@@ -8,6 +8,7 @@ import time
 
 from hipfile_conformance.kit import D2H, H2D, KIB, MIB, Kit
 from hipfile_conformance.suite.registry import conformance
+from hipfile_conformance.targets.base import HELD_AT_MOST_S
 
 READY, NOT_READY = 0, 600
 
@@ -53,6 +54,22 @@ def test_null_and_several(t: Kit) -> None:
     t.expect("hip.order.held-blocking", null, {"no, yes, yes": (False, False)}, "null, with either of two held")
 
 
+@conformance("hip.order.held-null", needs="hold")
+def test_null_waits_for_an_event(t: Kit) -> None:
+    """Null is held by what it waits for, and holds what waits for it."""
+    first, event, others = t.stream(1), t.event(2), streams(t)
+    _ = t.spare
+    seen = {}
+    for name, stream in others.items():
+        with t.held(first):
+            t.ok(t.hipEventRecord(event, first))
+            t.ok(t.hipStreamWaitEvent(0, event, 0))
+            seen[name] = t.runs(stream)
+        t.ok(t.hipDeviceSynchronize())
+    expected = {"null": False, "blocking": False, "non-blocking": True}
+    t.expect("hip.order.held-null", seen, {"no, no, yes": expected}, "by a wait for an event")
+
+
 @conformance("hip.order.per-thread-null", "hip.order.per-thread-blocking", needs="hold")
 def test_per_thread_stream(t: Kit) -> None:
     blocking = t.stream(0)
@@ -78,14 +95,36 @@ def test_in_order(t: Kit) -> None:
     t.expect("hip.order.in-stream", t.peek(out, 64), {"in order": b"\x01" * 32 + b"\x02" * 32})
 
 
+@conformance("hip.order.in-stream", needs="hold-host", seconds=25)
+def test_stands_still(t: Kit) -> None:
+    """A stream stands still while its host function runs."""
+    stream = t.stream()
+    _ = t.spare
+    with t.held(stream, "host"):
+        runs = t.runs(stream)
+    t.finish(stream)
+    t.expect("hip.order.in-stream", runs, {"in order": False}, "behind a host function that waits")
+
+
 @conformance("hip.host-function.thread", needs="hold-host", seconds=25)
 def test_host_function_threads(t: Kit) -> None:
     first, second, seen = t.stream(), t.stream(), threading.Event()
-    with t.held(first, "host"):
+    one = t.profile.hip.get("host_function_threads") == "one"
+    began, go = threading.Event(), threading.Event()
+
+    def stay(_: int) -> None:
+        began.set()
+        go.wait(HELD_AT_MOST_S)
+
+    try:
+        t.ok(t.hipLaunchHostFunc(first, stay, 0))
+        t.need(began.wait(5), "no host function begins")
         t.ok(t.hipLaunchHostFunc(second, lambda _: seen.set(), 0))
-        runs = seen.wait(0.4)
+        runs = seen.wait(0.4 if one else 5)
+    finally:
+        go.set()
     t.ok(t.hipDeviceSynchronize())
-    answers = {"a setting": t.profile.hip.get("host_function_threads") != "one", "one thread runs them all": False}
+    answers = {"a setting": not one, "one thread runs them all": False}
     t.expect("hip.host-function.thread", runs, answers)
 
 
@@ -196,6 +235,26 @@ def test_records(t: Kit) -> None:
             "hip.event.query-pending", t.hipEventQuery(event), {"hipErrorNotReady": READY}, "work behind the record"
         )
     t.expect("hip.event.rerecord", seen, {"waiter 600, query 0": (False, READY)})
+
+
+@conformance("hip.event.wait-captures", needs="hold")
+def test_waits_for_the_record(t: Kit) -> None:
+    """Neither more than the record, nor less because the event is gone."""
+    first, second, event = t.stream(), t.stream(), t.event(2)
+    _ = t.spare
+    t.ok(t.hipEventRecord(event, first))
+    with t.held(first):
+        t.ok(t.hipStreamWaitEvent(second, event, 0))
+        runs = t.runs(second)
+    t.ok(t.hipDeviceSynchronize())
+    t.expect("hip.event.wait-captures", runs, {"first record": True}, "what is behind the record is not waited for")
+    with t.held(first):
+        t.ok(t.hipEventRecord(event, first))
+        t.ok(t.hipStreamWaitEvent(second, event, 0))
+        t.ok(t.hipEventDestroy(event))
+        runs = t.runs(second)
+    t.ok(t.hipDeviceSynchronize())
+    t.expect("hip.event.wait-captures", runs, {"first record": False}, "the event was destroyed after the wait")
 
 
 @conformance("hip.event.on-null", "hip.stream.sync-null", "hip.device.synchronize", needs="hold")

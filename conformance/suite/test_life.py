@@ -77,6 +77,23 @@ def test_close_and_reopen(t: Kit) -> None:
     t.expect("life.init.untracked", t.hipFileUseCount(), 1, "deregistering takes nothing back")
 
 
+@conformance("life.close.streams-survive", needs="hold", fresh=True)
+def test_flags_survive(t: Kit) -> None:
+    """A stream that outlives the close is what it was: what was declared fixed is."""
+    t.need(t.answer("life.close.streams-survive") != "streams forgotten", "the close forgets streams")
+    t.open()
+    stream = t.stream(register=7)
+    t.ok(t.hipFileDriverClose())
+    t.ok(t.hipFileDriverOpen())
+    handle, pointer, slots = t.handle(), t.buffer(8 * KIB), Slots(8 * KIB)
+    with t.held(stream):
+        t.ok(t.read(handle, pointer, slots, stream))
+        slots.set(size=16)
+    t.finish(stream)
+    answers = {"InvalidValue on registering again": 8 * KIB}
+    t.expect("life.close.streams-survive", slots.done, answers, "a fixed size that changed")
+
+
 @conformance("life.close.in-flight", needs="hold", fresh=True)
 def test_close_in_flight(t: Kit) -> None:
     t.open()

@@ -9,6 +9,8 @@ from itertools import pairwise
 from hipfile_conformance.kit import KIB, Kit, Slots, pattern
 from hipfile_conformance.suite.registry import conformance
 from hipfile_conformance.targets.base import Status
+from hipfile_sim.engine.command import Command
+from hipfile_sim.observe.observer import Observer
 
 
 def world(t: Kit) -> tuple[int, int]:
@@ -70,6 +72,30 @@ def test_host_functions(t: Kit) -> None:
         t.expect("order.host-function-after", seen[-1:], {"final count": [8 * KIB]})
         t.expect("result.mid-flight", [submitted, *seen[:1]], {"0": [0, 0]})
         t.expect("result.deferred", (submitted, seen), {"at the end": (0, [0, 8 * KIB])})
+
+
+@conformance("result.mid-flight", "result.publish", needs="model", environment={"HIPFILE_ASYNC_BUFFER_SIZE": "4096"})
+def test_nothing_before_the_last_command(t: Kit) -> None:
+    """Command by command: the bytes have arrived before the count does."""
+    handle, pointer = world(t)
+    for call in (t.read, t.write):
+        stream, slots = t.stream(), Slots(10 * KIB)
+        seen: list[tuple[str, int]] = []
+
+        class Watch(Observer):
+            def finished(self, cmd: Command) -> None:
+                seen.append((cmd.kind, slots.done))  # noqa: B023 - of this round
+
+        watch = Watch()
+        with t.held(stream):
+            t.ok(call(handle, pointer, slots, stream))
+            t.machine.add_observer(watch)
+        t.finish(stream)
+        t.machine.remove_observer(watch)
+        operation = [one for one in seen if one[0] not in ("wait_value",)]
+        kinds, counts = zip(*operation, strict=True)
+        t.expect("result.mid-flight", set(counts[:-1]), {"0": {0}}, f"after each of {', '.join(kinds[:-1])}")
+        t.expect("result.publish", operation[-1], {"cleanup command": ("cleanup", 10 * KIB)})
 
 
 @conformance("order.host-function", needs="model", schedules=False)

@@ -20,6 +20,7 @@ __all__ = [
     "Hold",
     "HoldKind",
     "IOResult",
+    "Inexpressible",
     "PointerInfo",
     "Signature",
     "Status",
@@ -37,6 +38,13 @@ HoldKind = str
 
 class Unsupported(Exception):
     """This target cannot make that call or fulfil that request; the cell of the table says so."""
+
+
+class Inexpressible(Unsupported):
+    """The interface of the target refused an argument or an answer: a library of its own stands in front of the API.
+
+    Where that is known it is owned in the target's expectations; where it is not, it is a failed test.
+    """
 
 
 class Unavailable(Exception):

@@ -2,7 +2,8 @@
 
 A call goes through the bindings where they have it and can express it, else through ctypes on the same libraries
 (see :data:`BY_CTYPES`). What the bindings refuse (an argument that must be a member of an enumeration, a code that
-their enumeration lacks) is reported as unsupported, with their words; it is never passed round them.
+their enumeration lacks) is never passed round them: the tests and clauses that lose by it are listed, with the reason,
+in ``expectations/bindings.toml``, and a refusal that is not listed there fails.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from hipfile_conformance.targets.base import (
     SIGNATURES,
     BatchEvent,
     BatchOp,
+    Inexpressible,
     IOResult,
     PointerInfo,
     Status,
@@ -281,7 +283,7 @@ def _prefix() -> Path:
 
 
 def _refusals(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """What the bindings cannot convert, there or back, as :class:`Unsupported`."""
+    """What the bindings cannot convert, there or back, as :class:`Inexpressible`."""
 
     def invoke(*args: Any) -> Any:
         try:
@@ -289,7 +291,7 @@ def _refusals(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         except (TypeError, ValueError, OverflowError) as error:
             given = ", ".join(str(value) for value in args)
             given = given if len(given) <= 80 else given[:77] + "..."
-            raise Unsupported(
+            raise Inexpressible(
                 f"the bindings' {name}({given}) cannot express an argument or the answer: "
                 f"{type(error).__name__}: {error}"
             ) from error

@@ -31,6 +31,19 @@ def test_run_writes_reports(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "out" / "report.json").read_text())["failed"] is False
 
 
+def test_reasons_are_printed(tmp_path: Path) -> None:
+    args = ("run", "--target", "sim", "--release", "0.2", "--jobs", 1, "--no-committed", "--folder", tmp_path)
+    words = ("--only", "stats.null", "--only", "bind.clamped", "--only", "life.version")
+    code, output = run(*args, *words)
+    assert code == 0, output
+    assert "1 not run: an operation of that size would need a bounce buffer of 2 GiB here (bind.clamped)" in output
+    assert "2 unsupported: needs c (is called through the C interface)\n" in output
+    assert "life.version_null  " not in output
+    lines = [line for line in run(*args, *words, "-v")[1].splitlines() if line.startswith("  ")]
+    assert any(line.startswith("  unsupported") and "life.version_null" in line for line in lines)
+    assert any(line.startswith("  pass") and "life.version" in line for line in lines)
+
+
 def test_bad_options(tmp_path: Path) -> None:
     for args in (
         ("--target", "nothing"),
