@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import sysconfig
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -175,13 +176,16 @@ class Observer:
 
 
 OURS = ("hipfile_sim.", "hipfile_mock.", "torch.", "contextlib", "ctypes", "rocm.", "hip.", "hipfile.", "_hipfile")
-"""Modules whose frames are not the user's."""
+"""Modules whose frames are never the user's."""
+_FOLDERS = ("/site-packages/", "/dist-packages/", "<frozen ", f"{sysconfig.get_path('stdlib')}/")
+"""Where libraries are: a frame there is the user's only if no other is."""
 RUNNERS = ("hipfile_sim.cli.", "_pytest.")
 """Modules that run the user's program: what lies beyond their frames is nobody's."""
 
 
-_known: dict[CodeType, bool] = {}
-"""Whether a function is the user's. Looking at the name of its module for every frame of every call would cost more."""
+_USERS, _LIBRARYS, _NOBODYS = range(3)
+_known: dict[CodeType, int] = {}
+"""Whose a function is. Looking at the name of its module for every frame of every call would cost more."""
 _KNOWN_LIMIT = 4096
 
 
@@ -209,7 +213,7 @@ def from_one_place(function: Callable[..., Any], *args: Any, **kwargs: Any) -> A
 
 
 def call_site(depth: int = 1) -> Site | None:
-    """The innermost frame that belongs to the user.
+    """The innermost frame that belongs to the user: not to numpy, to the standard library or to an installed package.
 
     Parameters
     ----------
@@ -219,7 +223,8 @@ def call_site(depth: int = 1) -> Site | None:
     Returns
     -------
     Site or None
-        Where no frame is the user's, what `foreign_site` says of the C code that called; None without it.
+        Where no frame is the user's, the innermost of an installed package; where there is none either, what
+        `foreign_site` says of the C code that called; None without it.
     """
     site = _calling.get(threading.get_ident()) if _calling else None
     if site is not None:
@@ -229,20 +234,29 @@ def call_site(depth: int = 1) -> Site | None:
     except ValueError:  # called from C on a thread without other Python frames
         return foreign_site() if foreign_site is not None else None
     known = _known
+    library: Site | None = None
     while frame is not None:
         code = frame.f_code
-        users = known.get(code)
-        if users is None:
+        whose = known.get(code)
+        if whose is None:
             if len(known) > _KNOWN_LIMIT:
                 known.clear()
             module = frame.f_globals.get("__name__", "") + "."
             if module.startswith(RUNNERS):
                 break
-            users = known[code] = not module.startswith(OURS)
-        if users:
+            whose = known[code] = _whose(module, code.co_filename)
+        if whose == _USERS:
             return Site(code.co_filename, frame.f_lineno, code.co_name)
+        if whose == _LIBRARYS and library is None:
+            library = Site(code.co_filename, frame.f_lineno, code.co_name)
         frame = frame.f_back  # type: ignore[assignment]
-    return foreign_site() if foreign_site is not None else None
+    return library or (foreign_site() if foreign_site is not None else None)
+
+
+def _whose(module: str, filename: str) -> int:
+    if module.startswith(OURS):
+        return _NOBODYS
+    return _LIBRARYS if module.startswith("numpy.") or any(part in filename for part in _FOLDERS) else _USERS
 
 
 def current_thread() -> int:
