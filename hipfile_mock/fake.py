@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hipfile_sim.driver.fileops import FileOps
     from hipfile_sim.driver.profiles import Profile
     from hipfile_sim.engine.base import Engine
-    from hipfile_sim.engine.clock import VirtualClock
+    from hipfile_sim.engine.clock import CostModel, VirtualClock
     from hipfile_sim.engine.schedules import Schedule
     from hipfile_sim.hip.memory import Memory
     from hipfile_sim.hip.runtime import Runtime
@@ -290,6 +290,8 @@ def fake(
     trace: str | os.PathLike[str] | Observer | None = ...,
     engine: str | None = ...,
     settings: HipSettings | None = ...,
+    costs: CostModel | None = ...,
+    watchdog_s: float | None = ...,
     faces: Iterable[str] | None = ...,
     observers: Iterable[Observer] | None = ...,
     record: bool | None = ...,
@@ -322,6 +324,11 @@ def fake(profile: Any = None, **options: Any) -> Any:
         ``"steps"`` (deterministic) or ``"threads"``.
     settings : HipSettings
         Of the HIP runtime.
+    costs : CostModel
+        Virtual ns of everything.
+    watchdog_s : float
+        Real seconds without progress before an error, 5 if not given: a `DeadlockError`, or a `StillRunningError` where
+        a host function is busy or asleep.
     faces : iterable of str
         What is replaced, see `hipfile_mock.install.FACES`.
     observers : iterable of Observer
@@ -380,6 +387,8 @@ _KEYWORDS = frozenset(
         "trace",
         "engine",
         "settings",
+        "costs",
+        "watchdog_s",
         "faces",
         "observers",
         "record",

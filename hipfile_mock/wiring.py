@@ -9,6 +9,7 @@ from typing import Any
 from hipfile_mock.faces.slots import flush_quarantine
 from hipfile_mock.files import AutoFiles
 from hipfile_sim.driver.mounts import MountTable
+from hipfile_sim.engine.clock import CostModel
 from hipfile_sim.hip.settings import HipSettings
 from hipfile_sim.machine import Machine
 from hipfile_sim.observe.observer import Observer
@@ -17,10 +18,14 @@ from hipfile_sim.observe.sanitizer import Policy, Sanitizer
 __all__ = ["STRICT", "attach_trace", "finish", "make_machine", "make_sanitizer"]
 
 
+_MACHINE = ("profile", "schedule", "engine", "env", "settings", "costs", "watchdog_s")
+"""Keywords of `fake` that are those of `Machine`."""
+
+
 def make_machine(options: Mapping[str, Any]) -> Machine:
     """The machine that `options` describe. What they leave out is the machine's own default."""
     check(options)
-    given = {name: options[name] for name in ("profile", "schedule", "engine", "env", "settings") if name in options}
+    given = {name: options[name] for name in _MACHINE if name in options}
     files, mounts = _filesystem(options.get("filesystem"))
     machine = Machine(options.get("devices", 2), files=files, mounts=mounts, **given)
     driver = machine.hipfile  # made at first use; its modules must not be loaded while pyfakefs is in place
@@ -31,9 +36,12 @@ def make_machine(options: Mapping[str, Any]) -> Machine:
 
 def check(options: Mapping[str, Any]) -> None:
     """Raise TypeError for a keyword whose value can only be a mistake, before anything is in place."""
-    for name, kind in (("env", Mapping), ("settings", HipSettings)):
+    for name, kind in (("env", Mapping), ("settings", HipSettings), ("costs", CostModel)):
         if not isinstance(options.get(name), kind | None):
             raise TypeError(f"{name}={options[name]!r}: give a {kind.__name__}, or leave it out")
+    watchdog = options.get("watchdog_s")
+    if isinstance(watchdog, bool) or not isinstance(watchdog, int | float | None):
+        raise TypeError(f"watchdog_s={watchdog!r}: give a number of seconds, or leave it out")
     if not isinstance(options.get("strict"), bool | str | Mapping | Policy | None):
         raise TypeError(f"strict={options['strict']!r}: give True, False, None, a policy, or the text of one")
     if not isinstance(options.get("trace"), str | os.PathLike | Observer | None) or options.get("trace") == "":

@@ -54,7 +54,8 @@ class Machine:
     costs : CostModel, optional
         Virtual ns of everything.
     watchdog_s : float
-        Real seconds without progress before a `DeadlockError`.
+        Real seconds without progress before a `DeadlockError`, or a `StillRunningError` where a host function is busy
+        or asleep.
 
     Examples
     --------
@@ -79,6 +80,8 @@ class Machine:
         costs: CostModel | None = None,
         watchdog_s: float = 5.0,
     ) -> None:
+        if not watchdog_s > 0:
+            raise ValueError(f"watchdog_s is {watchdog_s!r}; it is a number of seconds above 0")
         if type(devices) is not int or not 0 <= devices <= 1024:
             raise ValueError(f"devices is {devices!r}; it is a number of GPUs, 0 to 1024")
         self.profile = profile if isinstance(profile, Profile) else get_profile(profile)

@@ -35,6 +35,8 @@ def _checked(ctx: click.Context, param: click.Parameter, value: str | None) -> s
 @click.option("--schedule", callback=_checked, metavar="NAME[:ARG]",
               help="threads (default): one real thread a stream; or a schedule of the step engine.")  # fmt: skip
 @click.option("--devices", type=click.IntRange(0, 64), metavar="N", help="How many GPUs there are (default: 2).")
+@click.option("--watchdog", type=click.FloatRange(0, min_open=True), metavar="SECONDS",
+              help="Real seconds without progress before a wait fails as a deadlock (default: 5).")  # fmt: skip
 @click.option("--config", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
               help="TOML file with everything else, faults included; options win over it.")  # fmt: skip
 @click.option("--trace", type=click.Path(dir_okay=False, writable=True), metavar="FILE",
@@ -47,6 +49,7 @@ def command(
     profile: str | None,
     schedule: str | None,
     devices: int | None,
+    watchdog: float | None,
     config: str | None,
     trace: str | None,
     sanitize: bool,
@@ -79,7 +82,8 @@ def command(
     if real is not None and any(not is_ours(path) for path in (real / "lib").glob("libamdhip64.so*")):
         click.echo(f"hipfile-sim: emulated libraries in place of the real ones in {real}", err=True)
     environ = environment(root, {**os.environ, **env})
-    for name, value in (("PROFILE", profile), ("SCHEDULE", schedule), ("DEVICES", devices)):
+    said = (("PROFILE", profile), ("SCHEDULE", schedule), ("DEVICES", devices), ("WATCHDOG", watchdog))
+    for name, value in said:
         if value is not None:
             environ[f"HIPFILE_SIM_{name}"] = str(value)
     if config is not None:

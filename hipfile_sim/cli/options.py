@@ -69,7 +69,7 @@ def env_option(command: F) -> F:
 
 
 def machine_options(command: F) -> F:
-    """What describes the emulated machine: profile, schedule, engine, seed, devices, environment."""
+    """What describes the emulated machine: profile, schedule, engine, seed, devices, watchdog, environment."""
     decorators = [
         profile_option,
         click.option(
@@ -93,6 +93,14 @@ def machine_options(command: F) -> F:
             show_default=True,
             metavar="N",
             help="How many GPUs the machine has.",
+        ),
+        click.option(
+            "--watchdog",
+            type=click.FloatRange(0, min_open=True),
+            default=5.0,
+            show_default=True,
+            metavar="SECONDS",
+            help="Real seconds without progress before the program is stopped as a deadlock.",
         ),
         env_option,
     ]

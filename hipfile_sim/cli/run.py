@@ -50,6 +50,7 @@ def command(
     seed: int | None,
     engine: str,
     devices: int,
+    watchdog: float,
     env: dict[str, str],
     trace_file: str | None,
     timeline: bool,
@@ -104,6 +105,7 @@ def command(
         "schedule": chosen,
         "engine": engine,
         "devices": devices,
+        "watchdog_s": watchdog,
         "strict": None if check == "off" else watch,
         "observers": [] if trace is None else [trace],
     }

@@ -11,6 +11,7 @@ from hipfile_sim.engine.errors import (
     EngineError,
     HostFunctionError,
     MachineClosedError,
+    StillRunningError,
     TokenMismatch,
 )
 from hipfile_sim.engine.schedules import Schedule, parse_schedule
@@ -31,6 +32,7 @@ __all__ = [
     "Schedule",
     "Space",
     "StepEngine",
+    "StillRunningError",
     "ThreadEngine",
     "TokenMismatch",
     "VirtualClock",

@@ -8,7 +8,14 @@ from collections.abc import Mapping, Sequence
 
 from hipfile_sim.engine.clock import CostModel, VirtualClock
 from hipfile_sim.engine.command import HELD, SLOW, Command, Lane, Marker
-from hipfile_sim.engine.errors import DeadlockError, EngineError, HostFunctionError, MachineClosedError
+from hipfile_sim.engine.errors import (
+    DeadlockError,
+    EngineError,
+    HostFunctionError,
+    MachineClosedError,
+    StillRunningError,
+)
+from hipfile_sim.engine.progress import LIMIT, Patience
 from hipfile_sim.engine.schedules import Tracker
 from hipfile_sim.engine.waitgraph import wait_graph
 from hipfile_sim.observe.observer import Observer, Site, call_site
@@ -26,8 +33,9 @@ class Engine(ABC):
     host_threads : str
         ``"one"``: all host functions of the machine share a thread; ``"per-stream"``: each stream has its own.
     watchdog_s : float
-        Real seconds without any progress after which a blocked host thread gets a `DeadlockError`. Where it is plain
-        at once that nothing can move, the error comes at once.
+        Real seconds without any progress after which a blocked host thread gets a `DeadlockError`, or a
+        `StillRunningError` where a host function is busy or asleep. Where it is plain at once that nothing can move,
+        the error comes at once.
     fatal : EngineError or None
         Set when user code on the device side raised, or the machine was closed; every later call raises it.
     closed : bool
@@ -120,6 +128,10 @@ class Engine(ABC):
         ------
         DeadlockError
             They never can be. The message has the wait graph.
+        StillRunningError
+            A host function has run for longer than the watchdog waits.
+        MachineClosedError
+            The machine was closed.
         HostFunctionError
             A host function raised.
         """
@@ -254,3 +266,14 @@ class Engine(ABC):
 
     def _deadlock(self, what: str, targets: Sequence[Marker]) -> DeadlockError:
         return DeadlockError(what, wait_graph(self, what, targets))
+
+    def _overdue(self, what: str, targets: Sequence[Marker], patience: Patience) -> EngineError:
+        """The error for a wait that has outlasted the watchdog."""
+        going, stuck = patience.host_functions()
+        lines = [wait_graph(self, what, targets), *going, *stuck]
+        if going:
+            return StillRunningError(what, "\n".join([*lines, LIMIT]), self.watchdog_s)
+        others = patience.others()
+        if others:
+            lines += ["  others that might have helped:", *others, LIMIT]
+        return DeadlockError(what, "\n".join(lines), self.watchdog_s)

@@ -19,12 +19,37 @@ class DeadlockError(EngineError):
     ----------
     graph : str
         The wait graph, one line a waiter.
+    seconds : float or None
+        How long nothing moved, where only time can tell: something outside the machine might have helped.
     """
 
-    def __init__(self, what: str, graph: str) -> None:
+    def __init__(self, what: str, graph: str, seconds: float | None = None) -> None:
         self.what = what
         self.graph = graph
-        super().__init__(f"deadlock: {what} can never return; nothing on the machine can move\n{graph}")
+        self.seconds = seconds
+        never = "can never return" if seconds is None else f"has not returned for {seconds:g} s"
+        super().__init__(f"deadlock: {what} {never}; nothing on the machine can move\n{graph}")
+
+
+class StillRunningError(EngineError):
+    """Nothing moved for as long as the watchdog waits, but a host function is busy or asleep: it may yet return.
+
+    Attributes
+    ----------
+    graph : str
+        The wait graph, one line a waiter, then the host functions.
+    seconds : float
+        How long nothing moved.
+    """
+
+    def __init__(self, what: str, graph: str, seconds: float) -> None:
+        self.what = what
+        self.graph = graph
+        self.seconds = seconds
+        super().__init__(
+            f"{what} has not returned for {seconds:g} s, because a host function is still running; this need not be a "
+            f"deadlock\n{graph}"
+        )
 
 
 class MachineClosedError(EngineError):

@@ -56,6 +56,7 @@ class HostFunctionThread:
         self._inbox.append(command)
         if self._thread is None:
             thread = threading.Thread(target=self._loop, name="hipfile-sim host functions", daemon=True)
+            thread.hipfile_sim = True  # type: ignore[attr-defined]
             try:
                 thread.start()
             except RuntimeError as error:  # the process may have no more threads

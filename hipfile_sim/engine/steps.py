@@ -10,6 +10,7 @@ from hipfile_sim.engine.base import Engine
 from hipfile_sim.engine.clock import CostModel
 from hipfile_sim.engine.command import HELD, SLOW, Command, Lane, Marker
 from hipfile_sim.engine.hostthread import HostFunctionThread
+from hipfile_sim.engine.progress import Patience
 from hipfile_sim.engine.schedules import HOST, Option, Point, Schedule, parse_schedule
 from hipfile_sim.engine.token import ChoiceLog, TokenSchedule
 
@@ -31,7 +32,7 @@ class StepEngine(Engine):
     host_threads : str
         ``"one"`` or ``"per-stream"``.
     watchdog_s : float
-        Real seconds without progress before a `DeadlockError`.
+        Real seconds without progress before an error, see `Engine`.
 
     Examples
     --------
@@ -292,12 +293,13 @@ class StepEngine(Engine):
         steps = self.steps
         submitted = sum(lane.submitted for lane in self.lanes.values())
         deadline = time.monotonic() + self.watchdog_s
+        patience = Patience(self)
         self.fresh_waiters += 1
         try:
             while True:
                 left = deadline - time.monotonic()
                 if left <= 0:
-                    raise self._deadlock(what, targets)
+                    raise self._overdue(what, targets, patience)
                 self.changed.wait(min(left, 0.05))
                 if self.fatal is not None:
                     raise self.fatal

@@ -10,6 +10,7 @@ from hipfile_sim.engine.base import Engine
 from hipfile_sim.engine.clock import CostModel, VirtualClock
 from hipfile_sim.engine.command import HELD, SLOW, Command, Lane, Marker
 from hipfile_sim.engine.errors import EngineError
+from hipfile_sim.engine.progress import Patience
 
 
 class RealClock(VirtualClock):
@@ -55,7 +56,7 @@ class ThreadEngine(Engine):
     host_threads : str
         ``"one"``: commands on the host thread exclude each other; ``"per-stream"``: they do not.
     watchdog_s : float
-        Real seconds without any progress, with every lane blocked, before a `DeadlockError`.
+        Real seconds without any progress, with every lane blocked, before an error, see `Engine`.
     """
 
     threaded = True
@@ -126,6 +127,7 @@ class ThreadEngine(Engine):
             try:
                 steps = self.steps
                 deadline = time.monotonic() + self.watchdog_s
+                patience: Patience | None = None
                 while any(lane.completed < ticket for lane, ticket in targets):
                     if self.fatal is not None:
                         raise self.fatal
@@ -135,8 +137,11 @@ class ThreadEngine(Engine):
                     if self.steps != steps or self._busy():
                         steps = self.steps
                         deadline = time.monotonic() + self.watchdog_s
+                        patience = None
+                    elif patience is None:
+                        patience = Patience(self)
                     elif time.monotonic() >= deadline:
-                        raise self._deadlock(what, targets)
+                        raise self._overdue(what, targets, patience)
             finally:
                 self._host_waiters -= 1
             if self.fatal is not None:

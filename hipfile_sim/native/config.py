@@ -1,9 +1,10 @@
-"""Which machine a program gets: from four environment variables and, for everything else, one TOML file.
+"""Which machine a program gets: from five environment variables and, for everything else, one TOML file.
 
 ====================== =======================================================================================
 HIPFILE_SIM_PROFILE    release of hipFile, such as ``0.4``; default the newest released one
 HIPFILE_SIM_SCHEDULE   ``threads`` (default: one real thread a stream) or a schedule of the deterministic engine
 HIPFILE_SIM_DEVICES    number of GPUs; default 2
+HIPFILE_SIM_WATCHDOG   real seconds without progress before a wait fails as a deadlock; default 5
 HIPFILE_SIM_CONFIG     path of the TOML file; the variables above win over it
 ====================== =======================================================================================
 
@@ -12,6 +13,7 @@ The file::
     profile = "0.5"
     schedule = "seeded:7"
     devices = 2
+    watchdog = 5.0
     trace = "out.trace.json"  # Chrome trace, written when the program ends
     sanitize = true  # report races and misuse at the end; or a policy, such as "leak.*=off"
     include = "base.toml"  # another such file; what stands here wins
@@ -64,6 +66,7 @@ class Config:
     profile: str = NEWEST
     schedule: str = THREADS
     devices: int = 2
+    watchdog: float = 5.0
     trace: str | None = None
     sanitize: str | None = None
     hip: Mapping[str, Any] = field(default_factory=dict)
@@ -88,7 +91,7 @@ class Config:
             {"engine": "threads"} if self.schedule == THREADS else {"engine": "steps", "schedule": self.schedule}
         )
         env = None if self.environment is None else {**os.environ, **self.environment}
-        machine = Machine(self.devices, profile=profile, settings=settings, env=env, **order)
+        machine = Machine(self.devices, profile=profile, settings=settings, env=env, watchdog_s=self.watchdog, **order)
         for name, section in self.sections.items():
             _server(name)(machine, section)
         for text in self.setup:
@@ -109,7 +112,7 @@ def load(environ: Mapping[str, str] | None = None, *, default_profile: str = NEW
     """
     environ = os.environ if environ is None else environ
     values = _file(environ.get("HIPFILE_SIM_CONFIG") or "")
-    for name in ("profile", "schedule", "devices"):
+    for name in ("profile", "schedule", "devices", "watchdog"):
         text = environ.get(f"HIPFILE_SIM_{name.upper()}")
         if text:
             values[name] = text
@@ -120,6 +123,12 @@ def load(environ: Mapping[str, str] | None = None, *, default_profile: str = NEW
         raise ConfigError(f"{where.format('DEVICES')} is not a number") from None
     if not 0 <= devices <= 64:
         raise ConfigError(f"{where.format('DEVICES')} is {devices}; it is a number of GPUs, 0 to 64")
+    try:
+        watchdog = float(values.pop("watchdog", 5.0))
+    except (TypeError, ValueError):
+        raise ConfigError(f"{where.format('WATCHDOG')} is not a number") from None
+    if not watchdog > 0:
+        raise ConfigError(f"{where.format('WATCHDOG')} is {watchdog}; it is a number of seconds above 0")
     schedule = str(values.pop("schedule", THREADS))
     profile = str(values.pop("profile", default_profile))
     try:
@@ -134,6 +143,7 @@ def load(environ: Mapping[str, str] | None = None, *, default_profile: str = NEW
         profile=profile,
         schedule=schedule,
         devices=devices,
+        watchdog=watchdog,
         trace=_path(values.pop("trace", None), "trace"),
         sanitize=_policy(values.pop("sanitize", False)),
         hip=_known(_section(values, "hip")),
@@ -205,7 +215,7 @@ def _server(name: str) -> Callable[[Machine, Any], object]:
         return served
     known = sorted({entry.name for entry in entry_points(group=ENTRY_POINTS)})
     raise ConfigError(
-        f"the configuration has {name!r}, which nobody serves; known: profile, schedule, devices, trace, "
+        f"the configuration has {name!r}, which nobody serves; known: profile, schedule, devices, watchdog, trace, "
         f"sanitize, include, [hip], [environment], [setup]{''.join(f', [{other}]' for other in known)}"
     )
 
