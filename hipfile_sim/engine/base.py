@@ -199,12 +199,12 @@ class Engine(ABC):
     def _enqueue(self, lane: Lane, command: Command, deps: tuple[Marker, ...]) -> int:
         if self.fatal is not None:
             raise self.fatal
+        command.submit_time = self.clock.now
         ticket = lane.submitted + 1
-        lane.submitted = ticket
         command.lane = lane
         command.ticket = ticket
         command.deps = deps
-        command.submit_time = self.clock.now
+        lane.submitted = ticket  # nothing between these two can be interrupted: Ctrl-C finds both or neither
         lane.queue.append(command)
         if self.observers:
             self._tell("submitted", command)
@@ -225,9 +225,9 @@ class Engine(ABC):
             command.ticket = ticket
             command.deps = deps
             command.submit_time = now
+            lane.submitted = ticket
             queue.append(command)
             deps = ()
-        lane.submitted = ticket
 
     def _failed(self, command: Command, error: BaseException) -> None:
         """User code on the device side raised: nothing on this machine can be trusted from here on."""

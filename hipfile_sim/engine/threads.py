@@ -133,7 +133,8 @@ class ThreadEngine(Engine):
                         raise self.fatal
                     if self.closed:  # a forked child
                         return
-                    self.changed.wait(0.25)
+                    if not self.changed.wait(0.25):
+                        self._wake_all()  # an interrupted submission has not woken its lane's thread
                     if self.steps != steps or self._busy():
                         steps = self.steps
                         deadline = time.monotonic() + self.watchdog_s

@@ -28,6 +28,7 @@ from hipfile_sim.hip.codes import HipError
 from hipfile_sim.machine import Machine
 from hipfile_sim.native import config, marshal_hip, marshal_hipfile
 from hipfile_sim.native.callers import CallerSites
+from hipfile_sim.native.entry import SignalsHeld
 from hipfile_sim.native.shims import called
 from hipfile_sim.native.symbols import Symbol
 from hipfile_sim.observe import observer
@@ -197,11 +198,13 @@ def _before_exit() -> None:
     """The interpreter goes: serve no other thread than this one, and let those that are inside come out."""
     for control in _controls:
         control(_CLOSING)
-    deadline = time.monotonic() + 0.5
-    time.sleep(0.002)  # threads that wait for the GIL now come in, and are counted
-    while any(control(_IN_FLIGHT) > 0 for control in _controls) and time.monotonic() < deadline:
-        time.sleep(0.001)
-    finish()
+    try:
+        deadline = time.monotonic() + 0.5
+        time.sleep(0.002)  # threads that wait for the GIL now come in, and are counted
+        while any(control(_IN_FLIGHT) > 0 for control in _controls) and time.monotonic() < deadline:
+            time.sleep(0.001)
+    finally:  # Ctrl-C ends the waiting, not what is to be written
+        finish()
 
 
 # -- the functions --------------------------------------------------------------------------------------------------
@@ -211,10 +214,11 @@ def _starter(index: int) -> Function:
     """Stands in the list until the first call makes the machine."""
 
     def start(*args: int) -> Any:
-        try:
-            machine()
-        except Exception as error:
-            _refuse_all(error)
+        with SignalsHeld():
+            try:
+                machine()
+            except Exception as error:
+                _refuse_all(error)
         return _functions[index](*args)
 
     return start
@@ -266,7 +270,8 @@ def _late(index: int, target: Machine) -> Function:
     """A hipFile function, made by its first call: a program without file I/O does not load the driver."""
 
     def first(*args: int) -> Any:
-        function = _function(_symbols[index], target)
+        with SignalsHeld():  # modules may be imported
+            function = _function(_symbols[index], target)
         with _lock:
             if _functions[index] is first:
                 _functions[index] = function
@@ -327,12 +332,15 @@ def _with_outputs(symbol: Symbol, method: Function, undo: Function | None) -> Fu
         code, *values = method(*[args[i] for i in inputs])
         if code:
             return int(code)
-        for (i, _, pack), value in zip(outputs, values, strict=True):
-            if args[i] and not write(args[i], pack(value)):
-                if undo is not None:
-                    undo(value)
-                return _INVALID
-        return 0
+        stored = False
+        try:
+            stored = all(
+                not args[i] or write(args[i], pack(value)) for (i, _, pack), value in zip(outputs, values, strict=True)
+            )
+        finally:  # an interrupted call has failed for the caller, who cannot undo it
+            if not stored and undo is not None:
+                undo(*values)
+        return 0 if stored else _INVALID
 
     return call
 

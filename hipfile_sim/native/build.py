@@ -133,7 +133,7 @@ def build(dest: Path, *, hip_major: int = HIP_MAJOR, flags: Sequence[str] = ()) 
         (work / "hipfile.c").write_text(hipfile_source())
         (work / "alias.c").write_text(f'__attribute__((visibility("default"))) const char {MARK}_alias[] = "{MARK}";\n')
         common = [*cc, *_FLAGS, *flags, f"-I{source}"]
-        sources = [str(source / name) for name in ("core.c", "find_python.c", "extra.c")]
+        sources = [str(source / name) for name in ("core.c", "interrupt.c", "find_python.c", "extra.c")]
         hip = [*common, *sources, str(work / "hip.c"), f"-Wl,-soname,{hip_name}", "-ldl", "-lpthread"]
         _run([*hip, "-o", str(work / hip_name)])
         origin = "-Wl,--enable-new-dtags,-rpath,$ORIGIN"

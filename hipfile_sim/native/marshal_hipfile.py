@@ -30,6 +30,17 @@ def _store(address: int, form: str, value: object) -> bool:
     return hostmem.write(address, struct.pack("=" + form, value))
 
 
+def _hand_over(out: int, handle: int, undo: Callable[[int], object]) -> bool:
+    """Store a new handle, or undo it: for the caller the call has failed, interrupted or not."""
+    stored = False
+    try:
+        stored = _store(out, "Q", handle)
+    finally:
+        if not stored:
+            undo(handle)
+    return stored
+
+
 @_custom
 def hipFileGetOpErrorString(machine: Machine) -> Function:
     text = machine.hipfile.hipFileGetOpErrorString
@@ -59,10 +70,7 @@ def hipFileHandleRegister(machine: Machine) -> Function:
         members = structs.FILE_DESCR.unpack(data)
         fd = struct.unpack_from("=i", data, structs.FILE_DESCR.fields["handle"].offset)[0]
         answer, handle = register(FileDescr(members["type"], fd, members["handle"], members["fs_ops"]))
-        if not answer.err and not _store(out, "Q", handle):
-            deregister(handle)
-            return _INVALID
-        return answer
+        return answer if answer.err or _hand_over(out, handle, deregister) else _INVALID
 
     return call
 
@@ -78,10 +86,7 @@ def hipFileBatchIOSetUp(machine: Machine) -> Function:
         if not out:
             return _INVALID
         answer, handle = set_up(capacity)
-        if not answer.err and not _store(out, "Q", handle):
-            destroy(handle)
-            return _INVALID
-        return answer
+        return answer if answer.err or _hand_over(out, handle, destroy) else _INVALID
 
     return call
 

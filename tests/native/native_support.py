@@ -46,3 +46,14 @@ def execute(*words: str | Path, options: Sequence[str] = (), timeout: float = 50
             ) -> subprocess.CompletedProcess[str]:  # fmt: skip
     """``hipfile-sim exec options -- words``."""
     return run([sys.executable, "-m", "hipfile_sim.cli", "exec", *options, "--", *words], timeout=timeout, env=env)
+
+
+def host(native_prefix: Path, code: str, **env: str) -> tuple[int, str, str]:
+    """A Python program that opens the libraries itself."""
+    head = f"""
+import atexit, ctypes, os, signal, sys, threading, time
+hip = ctypes.CDLL({str(native_prefix / "lib" / "libamdhip64.so")!r})
+hipfile = ctypes.CDLL({str(native_prefix / "lib" / "libhipfile.so")!r})
+"""
+    done = run([sys.executable, "-c", head + code], env={"PYTHONPATH": str(ROOT), **env})
+    return done.returncode, done.stdout, done.stderr

@@ -26,12 +26,12 @@ enum {
 extern int __cxa_thread_atexit_impl(void (*)(void *), void *, void *);
 extern char __dso_handle __attribute__((visibility("hidden")));
 
-static hs_python py;
+hs_python hs_py;
 static hs_conf conf;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static atomic_int starting;  /* somebody has made a first call */
 static atomic_int started;   /* and found out whether there is a Python */
-static int found;            /* py is filled */
+static int found;            /* hs_py is filled */
 static int embedded;         /* this library started the interpreter */
 static PyObject *functions;  /* list: the bridge's function for each name of the table; the bridge may replace items */
 static int bind_failed;      /* the bridge could not be imported */
@@ -95,12 +95,16 @@ int hs_poke(void *to, const void *from, size_t count) {
 /* ----------------------------------------------------------------------------------------------------- interpreter */
 
 static void start(void);
-static void bind(void);
+static int bind(void);
 static void pin(void);
 
 static void on_finalize(void) { atomic_store(&gone, 1); }
 
-static int usable(void) { return found && !atomic_load(&gone) && py.Py_IsInitialized(); }
+int hs_embedded(void) { return embedded; }
+
+int hs_bound(void) { return functions != NULL; }
+
+static int usable(void) { return found && !atomic_load(&gone) && hs_py.Py_IsInitialized(); }
 
 /* fork() in a C program: without this a child forked while another thread is in the model hangs. os.fork does the same
  * by itself, so it is for interpreters that were started here. A start under way is waited for, and so is the import of
@@ -114,20 +118,21 @@ static void before_fork(void) {
     if (!embedded || !usable()) return;
     fork_prepared = 1;
     if (self.pin == UNPINNED) pin(); /* the child must keep a thread state: an interpreter without any cannot make one */
-    fork_gil = py.PyGILState_Ensure();
+    fork_gil = hs_py.PyGILState_Ensure();
     if (!functions) bind();
-    py.PyOS_BeforeFork();
+    hs_py.PyOS_BeforeFork();
 }
 static void after_fork_parent(void) {
     if (!fork_prepared) return;
-    py.PyOS_AfterFork_Parent();
-    py.PyGILState_Release(fork_gil);
+    hs_py.PyOS_AfterFork_Parent();
+    hs_py.PyGILState_Release(fork_gil);
 }
 static void after_fork_child(void) {
     in_flight = 0;
+    hs_after_fork();
     if (!fork_prepared) return;
-    py.PyOS_AfterFork_Child();
-    py.PyGILState_Release(fork_gil);
+    hs_py.PyOS_AfterFork_Child();
+    hs_py.PyGILState_Release(fork_gil);
 }
 
 __attribute__((constructor)) static void loaded(void) {
@@ -137,26 +142,26 @@ __attribute__((constructor)) static void loaded(void) {
 /* The C program ends: let the bridge write what it holds back (a trace). */
 static void at_exit(void) {
     if (!usable() || !functions) return;
-    int gil = py.PyGILState_Ensure();
-    PyObject *bridge = py.PyImport_ImportModule("hipfile_sim.native.bridge");
-    PyObject *done = bridge ? py.PyObject_CallMethod(bridge, "finish", NULL) : NULL;
-    if (!done) py.PyErr_WriteUnraisable(bridge);
-    py.PyGILState_Release(gil);
+    int gil = hs_py.PyGILState_Ensure();
+    PyObject *bridge = hs_py.PyImport_ImportModule("hipfile_sim.native.bridge");
+    PyObject *done = bridge ? hs_py.PyObject_CallMethod(bridge, "finish", NULL) : NULL;
+    if (!done) hs_py.PyErr_WriteUnraisable(bridge);
+    hs_py.PyGILState_Release(gil);
 }
 
 static int start_python(void) {
-    if (!hs_find_python(&py, &conf)) return 0;
-    if (!py.Py_IsInitialized()) {
+    if (!hs_find_python(&hs_py, &conf)) return 0;
+    if (!hs_py.Py_IsInitialized()) {
         static wchar_t program[4096]; /* kept by Python */
-        if (conf.program[0] && py.set_program_name && mbstowcs(program, conf.program, 4095) != (size_t)-1)
-            py.set_program_name(program);
-        py.Py_InitializeEx(0); /* 0: the C program's signal handlers stay */
-        if (!py.Py_IsInitialized()) {
+        if (conf.program[0] && hs_py.set_program_name && mbstowcs(program, conf.program, 4095) != (size_t)-1)
+            hs_py.set_program_name(program);
+        hs_py.Py_InitializeEx(0); /* 0: the C program's signal handlers stay */
+        if (!hs_py.Py_IsInitialized()) {
             fprintf(stderr, "hipfile-sim: the embedded Python did not start.\n");
             return 0;
         }
         embedded = 1;
-        py.PyEval_SaveThread();
+        hs_py.PyEval_SaveThread();
     }
     return 1;
 }
@@ -167,34 +172,40 @@ static void start(void) {
     atomic_store_explicit(&started, 1, memory_order_release);
 }
 
-static PyObject *import_bridge(void) { return py.PyImport_ImportModule("hipfile_sim.native.bridge"); }
+static PyObject *import_entry(void) { return hs_py.PyImport_ImportModule("hipfile_sim.native.entry"); }
 
 /* Import the bridge and take its list of functions. The GIL is held, and it is the lock: a thread that holds it must
- * never wait for one that wants it. */
-static void bind(void) {
-    if (functions || bind_failed) return;
-    PyObject *bridge = embedded ? NULL : import_bridge();
-    if (!bridge) {
-        py.PyErr_Clear();
-        PyObject *site = py.PyImport_ImportModule("site");
+ * never wait for one that wants it. HS_RAISED: interrupted; the next call tries again. */
+static int bind(void) {
+    if (functions) return HS_OK;
+    if (bind_failed) return HS_NO_PYTHON;
+    PyObject *entry = embedded ? NULL : import_entry();
+    if (!entry) {
+        if (hs_keep_foreign()) return HS_RAISED;
+        hs_py.PyErr_Clear();
+        PyObject *site = hs_py.PyImport_ImportModule("site");
         for (int i = 0; site && i < 4 && conf.paths[i][0]; i++) {
-            PyObject *done = py.PyObject_CallMethod(site, "addsitedir", "s", conf.paths[i]);
-            if (!done) py.PyErr_WriteUnraisable(site);
+            PyObject *done = hs_py.PyObject_CallMethod(site, "addsitedir", "s", conf.paths[i]);
+            if (!done && hs_keep_foreign()) return HS_RAISED;
+            if (!done) hs_py.PyErr_WriteUnraisable(site);
         }
-        py.PyErr_Clear();
-        bridge = import_bridge();
+        if (hs_keep_foreign()) return HS_RAISED;
+        hs_py.PyErr_Clear();
+        entry = import_entry();
     }
-    PyObject *list = bridge ? py.PyObject_CallMethod(bridge, "bind", "ss", hs_names, hs_library_path()) : NULL;
+    PyObject *list = entry ? hs_py.PyObject_CallMethod(entry, "load", "ss", hs_names, hs_library_path()) : NULL;
     if (!list) {
+        if (hs_keep_foreign()) return HS_RAISED;
         bind_failed = 1;
         fprintf(stderr, "hipfile-sim: the model could not be loaded by %s:\n", hs_library_path());
-        py.PyErr_WriteUnraisable(bridge);
-        return;
+        hs_py.PyErr_WriteUnraisable(entry);
+        return HS_NO_PYTHON;
     }
-    if (functions) return; /* another thread was quicker, while the import let go of the GIL */
+    if (functions) return HS_OK; /* another thread was quicker, while the import let go of the GIL */
     functions = list;
-    py.Py_AtExit(on_finalize);
+    hs_py.Py_AtExit(on_finalize);
     if (embedded) atexit(at_exit);
+    return HS_OK;
 }
 
 HS_EXPORT int hipfile_sim_control(int operation) {
@@ -217,7 +228,7 @@ HS_EXPORT int hipfile_sim_control(int operation) {
 /* May this thread still enter? While the interpreter ends, a thread that asks for the GIL would never come back. */
 static int served(void) {
     if (atomic_load_explicit(&gone, memory_order_relaxed)) return 0;
-    if (!py.Py_IsInitialized()) {
+    if (!hs_py.Py_IsInitialized()) {
         if (functions) atomic_store(&gone, 1);
         return 0;
     }
@@ -229,61 +240,50 @@ static int served(void) {
 static void unpin(void *unused) {
     (void)unused;
     self.pin = EXITING;
-    if (!served() || (py.is_finalizing && py.is_finalizing())) return;
-    py.PyEval_RestoreThread(self.state);
-    py.PyGILState_Release(self.gil);
+    if (!served() || (hs_py.is_finalizing && hs_py.is_finalizing())) return;
+    hs_py.PyEval_RestoreThread(self.state);
+    hs_py.PyGILState_Release(self.gil);
 }
 
 static void pin(void) {
-    if (py.PyGILState_GetThisThreadState()) return; /* one of Python's own threads */
-    self.gil = py.PyGILState_Ensure();
-    self.state = py.PyEval_SaveThread();
+    if (hs_py.PyGILState_GetThisThreadState()) return; /* one of Python's own threads */
+    self.gil = hs_py.PyGILState_Ensure();
+    self.state = hs_py.PyEval_SaveThread();
     self.pin = PINNED;
     __cxa_thread_atexit_impl(unpin, NULL, &__dso_handle);
 }
 
 /* ----------------------------------------------------------------------------------------------------------- calls */
 
-/* An exception of the model: reported, never lost, never printed by something that may end the process. */
-static int raised(PyObject *function) {
-    if (py.keyboard_interrupt && py.PyErr_ExceptionMatches(*py.keyboard_interrupt)) {
-        py.PyErr_Clear();
-        py.PyErr_SetInterrupt(); /* Ctrl-C was for the host program: let it have it when it runs again */
-    } else {
-        py.PyErr_WriteUnraisable(function);
-    }
-    return HS_RAISED;
-}
-
 static int to_int(PyObject *value, int64_t *out) {
-    *out = py.PyLong_AsLongLong(value);
-    return *out != -1 || !py.PyErr_Occurred();
+    *out = hs_py.PyLong_AsLongLong(value);
+    return *out != -1 || !hs_py.PyErr_Occurred();
 }
 
 /* Call one function of the bridge. The GIL is held. */
 static int invoke(const hs_symbol *symbol, const uint64_t *args, int64_t out[2]) {
     PyObject *values[20];
-    PyObject *function = py.PyList_GetItem(functions, symbol->index);
-    if (!function) return raised(functions);
-    py.Py_IncRef(function);
+    PyObject *function = hs_py.PyList_GetItem(functions, symbol->index);
+    if (!function) return hs_raised(functions);
+    hs_py.Py_IncRef(function);
     for (int i = 0; i < symbol->nargs; i++)
-        values[i + 1] = symbol->signs >> i & 1 ? py.PyLong_FromLongLong((long long)args[i])
-                                               : py.PyLong_FromUnsignedLongLong(args[i]);
+        values[i + 1] = symbol->signs >> i & 1 ? hs_py.PyLong_FromLongLong((long long)args[i])
+                                               : hs_py.PyLong_FromUnsignedLongLong(args[i]);
     /* The free slot in front of the arguments lets a bound method put its `self` there instead of copying them. */
     PyObject *answer =
-        py.PyObject_Vectorcall(function, values + 1, symbol->nargs | (size_t)1 << (8 * sizeof(size_t) - 1), NULL);
-    for (int i = 0; i < symbol->nargs; i++) py.Py_DecRef(values[i + 1]);
+        hs_py.PyObject_Vectorcall(function, values + 1, symbol->nargs | (size_t)1 << (8 * sizeof(size_t) - 1), NULL);
+    for (int i = 0; i < symbol->nargs; i++) hs_py.Py_DecRef(values[i + 1]);
     int how = HS_OK;
     if (!answer) {
-        how = raised(function);
+        how = hs_raised(function);
     } else if (symbol->answer == HS_INT || symbol->answer == HS_CODE) {
-        if (!to_int(answer, &out[0])) how = raised(function);
+        if (!to_int(answer, &out[0])) how = hs_raised(function);
     } else if (symbol->answer != HS_NONE) {
-        PyObject *first = py.PyTuple_GetItem(answer, 0), *second = first ? py.PyTuple_GetItem(answer, 1) : NULL;
-        if (!second || !to_int(first, &out[0]) || !to_int(second, &out[1])) how = raised(function);
+        PyObject *first = hs_py.PyTuple_GetItem(answer, 0), *second = first ? hs_py.PyTuple_GetItem(answer, 1) : NULL;
+        if (!second || !to_int(first, &out[0]) || !to_int(second, &out[1])) how = hs_raised(function);
     }
-    if (answer) py.Py_DecRef(answer);
-    py.Py_DecRef(function);
+    if (answer) hs_py.Py_DecRef(answer);
+    hs_py.Py_DecRef(function);
     return how;
 }
 
@@ -293,26 +293,25 @@ static void note_error(const hs_symbol *symbol, int64_t value) {
     if (symbol->answer == HS_CODE) {
         if (value != 0 && value != NOT_READY) self.last_error = (int)value;
     } else if (symbol->answer == HS_COUNT ? value < 0 : symbol->answer == HS_STATUS && value != 0) {
-        if (invoke(&hs_peek_symbol, NULL, last) == HS_OK && last[0]) self.last_error = (int)last[0];
+        int how = invoke(&hs_peek_symbol, NULL, last);
+        if (how == HS_RAISED) how = invoke(&hs_peek_symbol, NULL, last); /* interrupted, and that is kept */
+        if (how == HS_OK && last[0]) self.last_error = (int)last[0];
     }
 }
 
 static int enter_and_invoke(const hs_symbol *symbol, const uint64_t *args, int64_t out[2]) {
-    int how;
-    int gil = py.PyGILState_Ensure();
+    int gil = hs_py.PyGILState_Ensure();
     in_flight++;
-    if (!functions) bind();
-    if (!functions) {
-        how = HS_NO_PYTHON;
-    } else {
-        how = invoke(symbol, args, out);
-        if (how == HS_OK)
-            note_error(symbol, out[0]);
-        else if (symbol->answer == HS_CODE)
-            self.last_error = UNKNOWN;
-    }
+    hs_enter();
+    int how = bind();
+    if (how == HS_OK) how = invoke(symbol, args, out);
+    if (how == HS_OK)
+        note_error(symbol, out[0]);
+    else if (how == HS_RAISED && symbol->answer == HS_CODE)
+        self.last_error = UNKNOWN;
+    hs_leave();
     in_flight--;
-    py.PyGILState_Release(gil);
+    hs_py.PyGILState_Release(gil);
     return how;
 }
 

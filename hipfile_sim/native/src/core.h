@@ -39,6 +39,17 @@ HS_EXPORT int hipfile_sim_control(int operation);
 int hs_last_error(void);
 int hs_take_last_error(void);
 
+/* Whether this library started the interpreter, and whether the model has been loaded into it. */
+int hs_embedded(void);
+int hs_bound(void);
+
+/* interrupt.c: around every call into Python; what to do with the exception that is set; in a forked child. */
+void hs_enter(void);
+void hs_leave(void);
+int hs_raised(void *where);
+int hs_keep_foreign(void); /* 1: it was not the model's, and is kept for the host program; 0: it is still set */
+void hs_after_fork(void);
+
 /* Memory of the caller that may not be there: 1 if all bytes were moved, 0 if not. Never a fault. */
 int hs_peek(void *to, const void *from, size_t count);
 int hs_poke(void *to, const void *from, size_t count);

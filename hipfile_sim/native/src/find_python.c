@@ -137,6 +137,7 @@ int hs_find_python(hs_python *python, hs_conf *conf) {
     *(void **)&python->is_finalizing = dlsym(handle, "Py_IsFinalizing");
     if (!python->is_finalizing) *(void **)&python->is_finalizing = dlsym(handle, "_Py_IsFinalizing");
     *(void **)&python->set_program_name = dlsym(handle, "Py_SetProgramName");
-    python->keyboard_interrupt = (PyObject **)dlsym(handle, "PyExc_KeyboardInterrupt");
+    python->none = dlsym(handle, "_Py_NoneStruct");
+    python->exception = (PyObject **)dlsym(handle, "PyExc_Exception");
     return 1;
 }

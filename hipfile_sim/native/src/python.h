@@ -7,6 +7,15 @@
 
 typedef struct PyObject PyObject;
 
+/* PyMethodDef, and METH_O of its flags. */
+typedef struct {
+    const char *name;
+    PyObject *(*function)(PyObject *, PyObject *);
+    int flags;
+    const char *doc;
+} hs_method;
+enum { HS_METH_O = 8 };
+
 /* X(name, result type, argument types) */
 #define HS_PYTHON_FUNCTIONS(X)                                                                                         \
     X(Py_IsInitialized, int, (void))                                                                                   \
@@ -32,8 +41,25 @@ typedef struct PyObject PyObject;
     X(Py_DecRef, void, (PyObject *))                                                                                   \
     X(PyErr_Occurred, PyObject *, (void))                                                                              \
     X(PyErr_Clear, void, (void))                                                                                       \
-    X(PyErr_ExceptionMatches, int, (PyObject *))                                                                       \
-    X(PyErr_SetInterrupt, void, (void))                                                                                \
+    X(PyErr_GivenExceptionMatches, int, (PyObject *, PyObject *))                                                      \
+    X(PyErr_Fetch, void, (PyObject **, PyObject **, PyObject **))                                                      \
+    X(PyErr_NormalizeException, void, (PyObject **, PyObject **, PyObject **))                                         \
+    X(PyErr_SetObject, void, (PyObject *, PyObject *))                                                                 \
+    X(PyException_SetTraceback, int, (PyObject *, PyObject *))                                                         \
+    X(PyException_GetContext, PyObject *, (PyObject *))                                                                \
+    X(PyException_GetCause, PyObject *, (PyObject *))                                                                  \
+    X(PyObject_Type, PyObject *, (PyObject *))                                                                         \
+    X(PyObject_IsTrue, int, (PyObject *))                                                                              \
+    X(PyObject_GetAttrString, PyObject *, (PyObject *, const char *))                                                  \
+    X(PyObject_SetAttrString, int, (PyObject *, const char *, PyObject *))                                             \
+    X(PyCFunction_NewEx, PyObject *, (hs_method *, PyObject *, PyObject *))                                            \
+    X(PyUnicode_InternFromString, PyObject *, (const char *))                                                          \
+    X(PyDict_GetItemWithError, PyObject *, (PyObject *, PyObject *))                                                   \
+    X(PyDict_SetItem, int, (PyObject *, PyObject *, PyObject *))                                                       \
+    X(PyEval_GetFrame, void *, (void))                                                                                 \
+    X(Py_AddPendingCall, int, (int (*)(void *), void *))                                                               \
+    X(PyThreadState_SetAsyncExc, int, (unsigned long, PyObject *))                                                     \
+    X(PyThread_get_thread_ident, unsigned long, (void))                                                                \
     X(PyErr_WriteUnraisable, void, (PyObject *))
 
 typedef struct {
@@ -42,8 +68,11 @@ typedef struct {
 #undef X
     int (*is_finalizing)(void);              /* Py_IsFinalizing, before 3.13 _Py_IsFinalizing */
     void (*set_program_name)(const wchar_t *); /* Py_SetProgramName, gone from 3.15 on: then NULL */
-    PyObject **keyboard_interrupt;
+    PyObject *none;
+    PyObject **exception; /* PyExc_Exception */
 } hs_python;
+
+extern hs_python hs_py; /* filled before the first call goes into Python */
 
 /* What stands in hipfile-sim.conf, in the folder above the library's: all optional. */
 typedef struct {
