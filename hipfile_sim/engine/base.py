@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
@@ -159,6 +160,16 @@ class Engine(ABC):
         raise EngineError("the threaded engine makes no choices and has no token; use the step engine to get one")
 
     # -- for subclasses ----------------------------------------------------------------------------------------------
+
+    def _doze(self, seconds: float) -> float:
+        """Sleep until something changes, at most so long. The engine's lock is held, and released meanwhile.
+
+        Returns the seconds that count for the watchdog, which are never more than were asked for: where a busy machine
+        lets this thread sleep on, it did not run the threads that could have brought progress either.
+        """
+        start = time.monotonic()
+        self.changed.wait(seconds)
+        return min(time.monotonic() - start, seconds)
 
     @property
     def host_functions(self) -> Mapping[int, Command]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Sequence
 
 from hipfile_sim.engine.base import Engine
@@ -292,15 +291,14 @@ class StepEngine(Engine):
             raise self._deadlock(what, targets)
         steps = self.steps
         submitted = sum(lane.submitted for lane in self.lanes.values())
-        deadline = time.monotonic() + self.watchdog_s
+        left = self.watchdog_s
         patience = Patience(self)
         self.fresh_waiters += 1
         try:
             while True:
-                left = deadline - time.monotonic()
                 if left <= 0:
                     raise self._overdue(what, targets, patience)
-                self.changed.wait(min(left, 0.05))
+                left -= self._doze(min(left, 0.05))
                 if self.fatal is not None:
                     raise self.fatal
                 if self.steps != steps or submitted != sum(lane.submitted for lane in self.lanes.values()):

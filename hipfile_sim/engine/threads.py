@@ -126,22 +126,24 @@ class ThreadEngine(Engine):
             self._host_waiters += 1
             try:
                 steps = self.steps
-                deadline = time.monotonic() + self.watchdog_s
+                left = self.watchdog_s
                 patience: Patience | None = None
                 while any(lane.completed < ticket for lane, ticket in targets):
                     if self.fatal is not None:
                         raise self.fatal
                     if self.closed:  # a forked child
                         return
-                    if not self.changed.wait(0.25):
+                    slept = self._doze(0.25)
+                    left -= slept
+                    if slept >= 0.25:
                         self._wake_all()  # an interrupted submission has not woken its lane's thread
                     if self.steps != steps or self._busy():
                         steps = self.steps
-                        deadline = time.monotonic() + self.watchdog_s
+                        left = self.watchdog_s
                         patience = None
                     elif patience is None:
                         patience = Patience(self)
-                    elif time.monotonic() >= deadline:
+                    elif left <= 0:
                         raise self._overdue(what, targets, patience)
             finally:
                 self._host_waiters -= 1
@@ -178,8 +180,10 @@ class ThreadEngine(Engine):
     # -- the lanes' threads ------------------------------------------------------------------------------------------
 
     def _busy(self) -> bool:
-        """Whether any lane runs something of the model's own, which always ends."""
-        return any(lane.running is not None and not lane.running.external for lane in self.lanes.values())
+        """Whether any lane runs something of the model's own, which always ends, or is about to."""
+        return any(
+            self._runnable(lane) if lane.running is None else not lane.running.external for lane in self.lanes.values()
+        )
 
     def _wake_all(self) -> None:
         for worker in self._workers.values():

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
-from hipfile_sim.engine import Command, EngineError, HostFunctionError, ThreadEngine
+from hipfile_sim.engine import Command, EngineError, HostFunctionError, StepEngine, ThreadEngine
 
 
 class Do(Command):
@@ -108,6 +110,21 @@ def test_a_busy_lane_is_not_a_deadlock(engine):
     engine.watchdog_s = 0.1
     engine.submit(a, Do(lambda: time.sleep(0.6)))  # longer than the watchdog: the model's own work always ends
     engine.drain()
+
+
+@pytest.mark.parametrize("make", [ThreadEngine, StepEngine])
+def test_a_machine_that_sleeps_on_is_not_a_deadlock(make, monkeypatch):
+    """A moment of the engine's takes 10 s each time, as where every core is taken: nothing had the chance to run."""
+    moments = itertools.count()
+    monkeypatch.setattr("hipfile_sim.engine.base.time", SimpleNamespace(monotonic=lambda: 10.0 * next(moments)))
+    engine = make()
+    a, flag = engine.add_lane("A"), []
+    engine.submit(a, When(lambda: bool(flag)))
+    threading.Timer(0.3, lambda: (flag.append(1), engine.poke())).start()
+    engine.drain()
+    assert a.idle
+    assert next(moments) >= 2
+    engine.close()
 
 
 @pytest.mark.parametrize("kind", [Host, Do])
