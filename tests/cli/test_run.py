@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import textwrap
@@ -21,7 +22,8 @@ def sim(tmp_path):
         (tmp_path / name).write_text(textwrap.dedent(source))
         command = [sys.executable, "-m", "hipfile_sim.cli", "run", *options]
         command += [target or name, *args]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=500, check=False)
+        env = {**os.environ, "COLUMNS": "100"}
+        done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=500, check=False)
         done.stderr = done.stderr.replace(f"{NO_LIBRARY}\n", "")  # true of some environments
         return done
 
