@@ -81,9 +81,13 @@ def run(
     report: Annotated[Path | None, typer.Option(help="folder for report.json, .md, .html and junit.xml")] = None,
     seed: Annotated[int, typer.Option(help="of the generated programs")] = 0,
     only: Annotated[list[str] | None, typer.Option(help="tests or clauses that contain this word")] = None,
+    test: Annotated[list[str] | None, typer.Option(help="exactly the test of this id, as a rerun line has it")] = None,
     shard: Annotated[str, typer.Option(help="this part of how many, as 2/5")] = "1/1",
     jobs: Annotated[int, typer.Option(help="worker processes")] = min(2, os.cpu_count() or 1),
     folder: Annotated[Path | None, typer.Option(help="where the tests' files go")] = None,
+    expectations: Annotated[
+        Path | None, typer.Option(help="folder of TOML files with expected deviations of your own, one a target")
+    ] = None,
     programs: Annotated[bool, typer.Option(help="also run generated programs")] = True,
     committed: Annotated[bool, typer.Option(help="show the committed results of real hardware beside this run")] = True,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="a line for each test")] = False,
@@ -96,6 +100,9 @@ def run(
             "only --profile full has it" if Plan("full", only=tuple(only)).tests() else "hipfile-conformance list"
         )
         raise typer.BadParameter(f"no test or clause of {profile} contains {' or '.join(only)}: {elsewhere}")
+    unknown = set(test or ()) - {one.id for one in Plan(profile).tests()}
+    if unknown:
+        raise typer.BadParameter(f"{profile} has no test {', '.join(sorted(unknown))}: hipfile-conformance list")
     place = folder or Path.cwd() / ".conformance-files"
     place.mkdir(parents=True, exist_ok=True)
     columns: list[Column] = []
@@ -104,15 +111,16 @@ def run(
     for name in _targets(target or ["auto"], place):
         for one in _releases(name, release, auto=auto):
             start = time.perf_counter()
-            owned = load_expectations(name)
-            plan = Plan(profile, seed, tuple(only or ()), _shard(shard), jobs, tell=_teller(verbose, one, owned))
+            owned = _owned(name, expectations)
+            tell = _teller(verbose, one, owned)
+            plan = Plan(profile, seed, tuple(only or ()), tuple(test or ()), _shard(shard), jobs, tell=tell)
             try:
                 column = run_conformance(name, release=one, folder=place, plan=plan)
             except Unavailable as error:
                 typer.echo(f"{name}: not available: {error}", err=True)
                 problems.append(f"{name}: {error}")
                 continue
-            if programs and not only:
+            if programs and not only and not test:
                 _programs(column, plan, place, problems)
             problems += apply_expectations(column, owned)
             columns.append(column)
@@ -124,6 +132,15 @@ def run(
     except OSError:
         pass
     raise typer.Exit(1 if _failed(columns, problems) else 0)
+
+
+def _owned(target: str, folder: Path | None) -> list[Deviation]:
+    if folder is not None and not folder.is_dir():
+        raise typer.BadParameter(f"--expectations: {folder} is no folder")
+    try:
+        return load_expectations(target) + (load_expectations(target, folder) if folder is not None else [])
+    except (ValueError, TypeError) as error:  # bad TOML, a word that no entry has, an entry without its reason
+        raise typer.BadParameter(f"expectations of {target}: {error}") from None
 
 
 def _programs(column: Column, plan: Plan, place: Path, problems: list[str]) -> None:
@@ -356,6 +373,8 @@ def _json_of(text: str) -> Any:
 
 @contextmanager
 def _place(folder: Path | None) -> Iterator[Path]:
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="conformance-", dir=folder) as place:
         yield Path(place)
 

@@ -33,11 +33,15 @@ MARGIN_S = 15.0
 
 @dataclass(slots=True)
 class Plan:
-    """What to run. `only`: words, one of which must occur in the test's id or in one of its clauses."""
+    """What to run.
+
+    `only`: words, one of which must occur in the test's id or in one of its clauses. `exactly`: ids of tests.
+    """
 
     depth: str = "quick"
     seed: int = 0
     only: Sequence[str] = ()
+    exactly: Sequence[str] = ()
     shard: tuple[int, int] = (1, 1)
     jobs: int = 1
     plugins: Sequence[str] = ()
@@ -51,6 +55,7 @@ class Plan:
             for test in all_tests()
             if (self.depth == "full" or not test.full_only)
             and (not self.only or any(word in test.id or any(word in c for c in test.clauses) for word in self.only))
+            and (not self.exactly or test.id in self.exactly)
         ]
         index, count = self.shard
         return chosen[index - 1 :: count]
@@ -141,16 +146,14 @@ def _surroundings(folder: Path, column: Column) -> dict[str, str]:
 
 def rerun_line(column: Column, result: TestResult) -> str:
     """The command that runs one test again."""
-    seed = f" --seed {column.seed}" if column.seed else ""
     depth = "" if column.depth == "quick" else f" --profile {column.depth}"
-    return (
-        f"hipfile-conformance run --target {column.target} --release {column.release}{depth}{seed} --only {result.test}"
-    )
+    return f"hipfile-conformance run --target {column.target} --release {column.release}{depth} --test {result.test}"
 
 
 def _rerun_in_python(column: Column, result: TestResult) -> str:
     """The same for a target that only the caller can make."""
-    return f"run_conformance(target, {column.depth!r}, release={column.release!r}, only=[{result.test!r}])"
+    plan = f"Plan({column.depth!r}, exactly=[{result.test!r}])"
+    return f"run_conformance(target, release={column.release!r}, plan={plan})"
 
 
 def _in_process(column: Column, plan: Plan, folder: Path) -> None:

@@ -1,5 +1,7 @@
 """Deviations that are known and owned: one TOML file a target, each entry with its reason.
 
+The files here are the suite's own; ``hipfile-conformance run --expectations FOLDER`` adds those of somebody else.
+
     include = ["bindings"]                 # optional: entries of another file count here, too
 
     [[deviation]]
@@ -55,12 +57,19 @@ class Deviation:
 def load_expectations(target: str, folder: Path | None = None) -> list[Deviation]:
     """Entries of a target; none where it has no file.
 
+    Parameters
+    ----------
+    target : str
+        Its name is that of the file; for ``module:factory`` that is ``module.factory.toml``.
+    folder : Path, optional
+        Where the files are; by default those of the suite.
+
     Raises
     ------
     ValueError
         An entry without reason or owner, or that does not say what it is about.
     """
-    path = (folder or Path(__file__).parent) / f"{target}.toml"
+    path = (folder or Path(__file__).parent) / f"{target.replace(':', '.')}.toml"
     if not path.exists():
         return []
     data = tomllib.loads(path.read_text())

@@ -16,7 +16,7 @@ from typing import Any, Self
 from hipfile_conformance.kit import Kit
 from hipfile_conformance.programs.concurrent import Program, perform
 from hipfile_conformance.targets import EMULATED
-from hipfile_conformance.targets.base import Unavailable, Unsupported
+from hipfile_conformance.targets.base import Target, Unavailable, Unsupported
 from hipfile_conformance.worker import readable
 
 __all__ = ["LACKING", "Host"]
@@ -147,10 +147,13 @@ def serve(target_name: str, release: str, folder: Path) -> None:
     from hipfile_conformance.targets import make_target
     from hipfile_conformance.worker import make_from
 
+    def make() -> Target:
+        return make_from(target_name, folder) if ":" in target_name else make_target(target_name, folder)
+
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     try:
-        target = make_from(target_name, folder) if ":" in target_name else make_target(target_name, folder)
+        target = make()
     except Unavailable as error:
         target, reason = None, str(error)
     opened = False
@@ -159,6 +162,9 @@ def serve(target_name: str, release: str, folder: Path) -> None:
             print(json.dumps(f"unavailable: {reason}"), file=answers, flush=True)
             continue
         question = json.loads(line)
+        if opened and "model" in target.capabilities:  # nothing is given back there: it is thrown away
+            target.close()
+            target, opened = make(), False
         kit = Kit(target, release)
         try:
             if not opened:
@@ -168,8 +174,8 @@ def serve(target_name: str, release: str, folder: Path) -> None:
                 answer = perform(kit, Program.from_json(question["program"]))
             else:
                 answer = json.dumps(replay_on(kit, [tuple(step) for step in question["steps"]]))
-        except Unsupported as reason:
-            answer = LACKING + str(reason)
+        except Unsupported as lacking:
+            answer = LACKING + str(lacking)
         except Exception as error:
             answer = f"{type(error).__name__}: {error}"
         finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from pathlib import Path
 
@@ -14,6 +15,10 @@ from typer.testing import CliRunner
 
 from hipfile_conformance.__main__ import main
 from hipfile_conformance.cli import app
+from hipfile_conformance.programs import lockstep, outcomes
+from hipfile_conformance.results import State
+from hipfile_conformance.runner import Plan, run_conformance
+from hipfile_conformance.suite.registry import find
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -76,6 +81,90 @@ def test_a_model_of_ones_own_is_made_anew_for_each_test(tmp_path: Path, monkeypa
     code, output = run("run", "--target", "own_model:Own", *words, *rest)
     assert code == 0, output
     assert " pass" in output
+
+
+def test_a_model_of_ones_own_runs_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each program finds a fresh one, as each test does; the command of a failure runs that failure alone."""
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setitem(outcomes.COUNTS, "quick", 3)
+    monkeypatch.setattr(outcomes, "examples", list)
+    monkeypatch.setattr(lockstep, "examples", list)
+    monkeypatch.setitem(lockstep.COUNTS, "quick", (3, 6))
+    text = "from hipfile_conformance.targets.sim import SimTarget\n\n\nclass Fine(SimTarget):\n    name = 'fine'\n\n\n"
+    text += "class Lossy(SimTarget):\n    name = 'lossy'\n\n    def call(self, name, *args):\n"
+    text += "        return 0 if name == 'hipMemsetAsync' else super().call(name, *args)\n"
+    (tmp_path / "own_models.py").write_text(text)
+    monkeypatch.setattr(Plan, "tests", lambda self: [find("hip.free")])
+    rest = ("--release", "0.5", "--jobs", 1, "--no-committed", "--folder", tmp_path / "files")
+    code, output = run("run", "--target", "own_models:Fine", *rest)
+    assert code == 0, output
+    assert "0 left out, 0 wrong" in output
+    monkeypatch.setitem(lockstep.COUNTS, "quick", (1, 1))
+    code, output = run("run", "--target", "own_models:Lossy", *rest, "--report", tmp_path / "out")
+    assert code == 1, output
+    column = json.loads((tmp_path / "out" / "report.json").read_text())["columns"][0]
+    again = next(t["rerun"] for t in column["tests"] if t["test"].startswith("programs.outcome"))
+    words = shlex.split(again)
+    assert words[0] == "hipfile-conformance"
+    code, output = run(*words[1:], "--folder", tmp_path / "files")
+    assert code == 1
+    assert "NOT ALLOWED" in output
+
+
+def test_the_command_of_a_failure_runs_that_test_alone(tmp_path: Path) -> None:
+    column = run_conformance("sim", plan=Plan(exactly=["buffer.register"]))
+    assert {result.test for result in column.tests} == {"buffer.register"}
+    words = shlex.split(column.tests[0].rerun)
+    code, output = run(*words[1:], "--folder", tmp_path, "--no-committed")
+    assert code == 0, output
+    assert "sim 0.5: 1 pass" in output
+    code, output = run("run", "--test", "buffer.registered", "--folder", tmp_path)
+    assert code == 2
+    assert "buffer.registered" in output
+
+
+def test_what_a_target_lacks_is_no_wrong_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setitem(outcomes.COUNTS, "quick", 3)
+    monkeypatch.setattr(outcomes, "examples", list)
+    monkeypatch.setattr(lockstep, "examples", list)
+    monkeypatch.setitem(lockstep.COUNTS, "quick", (6, 15))
+    text = "from hipfile_conformance.targets.base import Unsupported\n"
+    text += "from hipfile_conformance.targets.sim import SimTarget\n\n\nclass Poor(SimTarget):\n    name = 'poor'\n\n"
+    text += "    def call(self, name, *args):\n        if name in ('hipEventCreateWithFlags', 'hipFileBufRegister'):\n"
+    text += "            raise Unsupported(f'there is no {name}')\n        return super().call(name, *args)\n"
+    (tmp_path / "poor_model.py").write_text(text)
+    found, results = outcomes.run("poor_model:Poor", "0.5", "quick", 0, tmp_path, (1, 1))
+    assert found["programs checked"] == found["wrong"] == 0
+    assert found["unsupported"] == 3
+    assert [r.state for r in results] == [State.UNSUPPORTED]
+    assert "there is no hipFileBufRegister" in results[0].message
+    found, results = lockstep.run("poor_model:Poor", "0.5", "quick", 0, tmp_path, (1, 1))
+    assert found["programs"] >= 6
+    assert results == []
+    assert found["unsupported steps"] > 0
+
+
+def test_expectations_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    text = "from hipfile_conformance.targets.sim import SimTarget\n\n\nclass Odd(SimTarget):\n    name = 'odd'\n\n"
+    text += "    def call(self, name, *args):\n"
+    text += "        return (0, 0) if name == 'hipFileStreamDeregister' else super().call(name, *args)\n"
+    (tmp_path / "odd_model.py").write_text(text)
+    args = ("run", "--target", "odd_model:Odd", "--release", "0.5", "--test", "stream.deregister", "--jobs", 1)
+    rest = ("--no-committed", "--folder", tmp_path / "files", "--expectations", tmp_path / "own")
+    assert run(*args, *rest)[0] == 2, "there is no such folder"
+    (tmp_path / "own").mkdir()
+    assert run(*args, *rest)[0] == 1
+    own = tmp_path / "own" / "odd_model.Odd.toml"
+    own.write_text('[[deviation]]\nclause = "stream.deregister.unknown"\nreason = "a reason"\nowner = "we"\n')
+    code, output = run(*args, *rest)
+    assert "1 expected deviation" in output
+    assert code == 0, output
+    own.write_text('[[deviation]]\nclause = "stream.deregister.unknown"\nwhy = "a reason"\n')
+    code, output = run(*args, *rest)
+    assert code == 2
+    assert "why" in output
 
 
 def test_a_missing_target_fails(tmp_path: Path) -> None:
