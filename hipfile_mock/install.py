@@ -171,9 +171,15 @@ def real_modules() -> Iterator[None]:
     before = list(sys.meta_path)
     sys.meta_path[:] = [finder for finder in before if finder not in hooks]
     sys.modules.update(real)
+    pathlib = real.get("pathlib")
+    fake_path = getattr(pathlib, "Path", None)  # pyfakefs puts its own class into the real module, too
+    if pathlib is not None and type(fake_path).__module__.startswith("pyfakefs"):
+        pathlib.Path = next(base for base in fake_path.__mro__ if base.__module__.startswith("pathlib"))
     try:
         yield
     finally:
+        if pathlib is not None:
+            pathlib.Path = fake_path
         sys.modules.update(fakes)
         added = [finder for finder in sys.meta_path if finder not in before]
         sys.meta_path[:] = [finder for finder in before if finder in hooks or finder in sys.meta_path]
