@@ -75,6 +75,8 @@ class Patience:
         used = _core_time(thread) - self._used.get(ident, 0)
         if used / 1e9 > max(0.001, _LEAST * elapsed):
             return True, f"is busy: it used its core for {used / 1e9:.2f} s of the last {elapsed:.2f} s{where}"
+        if _read(thread, "stat").rpartition(")")[2].startswith(" R"):
+            return True, f"is busy{where}"  # it has just woken up, or waits for a core
         at = _read(thread, "wchan")
         if "nanosleep" in at:
             return True, f"sleeps{where}"

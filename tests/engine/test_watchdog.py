@@ -13,31 +13,30 @@ from hipfile_sim.engine import CostModel, DeadlockError, EngineError, StillRunni
 from hipfile_sim.native import config
 
 ENGINES = [{"engine": "steps", "schedule": "lazy"}, {"engine": "threads"}]
-over = threading.Event()
 
 
-def sleeps(_):
-    deadline = time.monotonic() + 20
+def sleeps(over):
+    deadline = time.monotonic() + 60
     while not over.is_set() and time.monotonic() < deadline:
-        time.sleep(0.3)
+        time.sleep(3)
 
 
-def computes(_):
-    deadline = time.monotonic() + 20
+def computes(over):
+    deadline = time.monotonic() + 60
     while not over.is_set() and time.monotonic() < deadline:
         pass
 
 
-def waits(_):
-    over.wait(20)
+def waits(over):
+    over.wait(60)
 
 
 def blocked(function, how, **options):
     """The error of a synchronisation behind `function`."""
-    over.clear()
+    over = threading.Event()
     with Machine(1, watchdog_s=0.6, **how, **options) as machine:
         _, stream = machine.hip.hipStreamCreate()
-        machine.hip.hipLaunchHostFunc(stream, function)
+        machine.hip.hipLaunchHostFunc(stream, function, over)
         try:
             with pytest.raises(EngineError) as caught:
                 machine.hip.hipStreamSynchronize(stream)
@@ -54,7 +53,7 @@ def test_a_host_function_that_sleeps(how):
     assert "hipStreamSynchronize has not returned for 0.6 s" in text
     assert "need not be a deadlock" in text
     assert "host sleeps on stream 1 sleeps, at " in text
-    assert "time.sleep(0.3)" in text
+    assert "time.sleep(3)" in text
     assert "--hipfile-watchdog" in text
     assert error.seconds == 0.6
 
@@ -63,7 +62,7 @@ def test_a_host_function_that_computes():
     """The step engine waits for it without a limit of its own: a function that uses a core is progress."""
     error = blocked(computes, ENGINES[1])
     assert type(error) is StillRunningError
-    assert "is busy: it used its core for " in str(error)
+    assert "is busy" in str(error)
 
 
 @pytest.mark.parametrize("how", ENGINES, ids=["steps", "threads"])
@@ -72,13 +71,13 @@ def test_a_host_function_that_waits_for_the_host_is_a_deadlock(how):
     assert type(error) is DeadlockError
     assert "deadlock: hipStreamSynchronize has not returned for 0.6 s" in str(error)
     assert "host waits on stream 1 waits for a lock, at " in str(error)
-    assert "over.wait(20)" in str(error)
+    assert "over.wait(60)" in str(error)
 
 
 @pytest.mark.parametrize("how", ENGINES, ids=["steps", "threads"])
 def test_another_thread_that_might_have_helped_is_named(how):
-    over.clear()
-    helper = threading.Thread(target=over.wait, args=(20,), name="the helper")
+    over = threading.Event()
+    helper = threading.Thread(target=over.wait, args=(60,), name="the helper")
     helper.start()
     try:
         with Machine(1, watchdog_s=0.4, **how) as machine:

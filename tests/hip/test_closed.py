@@ -110,15 +110,15 @@ def test_closing_twice_keeps_the_first_place(make):
 
 
 def test_who_waits_when_the_machine_is_closed_is_told(make):
-    machine = make(watchdog_s=20)
+    machine = make(watchdog_s=60)
     stream = create(machine.hip)
     hold = Held(machine.hip, stream)
     codes = []
     waiter = threading.Thread(target=lambda: codes.append(machine.hip.hipStreamSynchronize(stream)))
     waiter.start()
-    assert hold.started.wait(10)
+    assert hold.started.wait(60)
     machine.close()
-    waiter.join(10)
+    waiter.join(60)
     hold.release()
     assert codes == [CLOSED]
 
@@ -133,17 +133,17 @@ def test_a_host_function_that_is_still_running(make):
 
     def function(_):
         started.set()
-        hold.wait(10)
+        hold.wait(60)
         codes.append(machine.hip.hipRuntimeGetVersion()[0])
         done.set()
 
     stream = create(machine.hip)
     machine.hip.hipLaunchHostFunc(stream, function)
     threading.Thread(target=lambda: machine.hip.hipStreamSynchronize(stream)).start()
-    assert started.wait(10)
+    assert started.wait(60)
     machine.close()
     hold.set()
-    assert done.wait(10)
+    assert done.wait(60)
     assert codes == [CLOSED]
 
 

@@ -11,7 +11,7 @@ from native_support import HERE, ROOT, host, run
 
 def interrupts(native_prefix: Path, *words: str) -> int:
     done = run(
-        [sys.executable, HERE / "interrupts.py", native_prefix, *words], env={"PYTHONPATH": str(ROOT)}, timeout=115
+        [sys.executable, HERE / "interrupts.py", native_prefix, *words], env={"PYTHONPATH": str(ROOT)}, timeout=500
     )
     assert (done.returncode, done.stderr) == (0, "")
     return int(done.stdout)
