@@ -121,6 +121,9 @@ class Answer:
         hip_error : int
             Error of HIP beside 5011.
         """
+        for value in (error, hip_error):
+            if isinstance(value, bool) or not hasattr(value, "__index__") or int(value) < 0:
+                raise ValueError(f"{self.name}.fails({error!r}, {hip_error!r}): the numbers of errors, not below 0")
         self._program([lambda _args: ("error", (int(error), int(hip_error)))])
 
     def does(self, function: Callable[..., Any]) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, overload
 
 from hipfile_mock import current
 from hipfile_mock.install import faces_in_place, real_modules
+from hipfile_mock.near import near
 
 if TYPE_CHECKING:
     import os
@@ -361,10 +362,11 @@ def fake(profile: Any = None, **options: Any) -> Any:
     ...         driver.use_count()
     1
     """
-    unknown = options.keys() - _KEYWORDS
+    unknown = sorted(options.keys() - KEYWORDS)
     if unknown:
+        hint = near(unknown[0], KEYWORDS) or "."
         raise TypeError(
-            f"fake() has no keyword {', '.join(sorted(map(repr, unknown)))}; it has {', '.join(sorted(_KEYWORDS))}"
+            f"fake() has no keyword {', '.join(map(repr, unknown))}{hint} It has {', '.join(sorted(KEYWORDS))}"
         )
     if hasattr(options.get("faults"), "attach"):
         raise TypeError(f"faults={options['faults']!r} is one fault; give a list of them: faults=[...]")
@@ -375,7 +377,7 @@ def fake(profile: Any = None, **options: Any) -> Any:
     return Fake({name: value for name, value in options.items() if value is not None or name == "strict"})
 
 
-_KEYWORDS = frozenset(
+KEYWORDS = frozenset(
     [
         "profile",
         "schedule",

@@ -17,6 +17,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
+from hipfile_mock.near import near
+
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
 
@@ -83,7 +85,8 @@ def _face(name: str) -> Face:
     try:
         module, attribute = FACES[name].split(":")
     except KeyError:
-        raise FaceUnavailable(f"there is no face {name!r}; there are {', '.join(sorted(FACES))}") from None
+        hint = near(name, FACES) or "."
+        raise FaceUnavailable(f"there is no face {name!r}{hint} There are {', '.join(sorted(FACES))}") from None
     try:
         face: Face = getattr(importlib.import_module(module), attribute)
     except ModuleNotFoundError as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 import shlex
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 MARKER = "hipfile"
 TRACE_MODES = ("off", "on-failure", "always")
-_OPTIONS = ("profile", "schedule", "seed", "replay", "trace", "trace_dir", "schedules", "strategy")
+_OPTIONS = ("profile", "schedule", "seed", "replay", "trace", "trace_dir", "schedules", "strategy", "watchdog")
+_EXPLORER = ("schedules", "strategy", "bound", "seed", "seconds", "twice", "sanitize", "shard", "host", "complete")
+"""Keywords of the marker that are for the explorer."""
 _session_key = pytest.StashKey[Any]()
 _text_key = pytest.StashKey[str]()
 _error_key = pytest.StashKey[BaseException]()
@@ -59,12 +61,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--hipfile-strategy", metavar="NAME", help="how those are chosen: dpor (default), bounded, pct, random"
     )
+    group.addoption(
+        "--hipfile-watchdog",
+        metavar="SECONDS",
+        help="real seconds without progress before a test fails with a deadlock (default: 5)",
+    )
     parser.addini("hipfile_profile", "default of --hipfile-profile")
     parser.addini("hipfile_schedule", "default of --hipfile-schedule")
     parser.addini("hipfile_trace", "default of --hipfile-trace")
     parser.addini("hipfile_trace_dir", "default of --hipfile-trace-dir")
     parser.addini("hipfile_schedules", "default of --hipfile-schedules")
     parser.addini("hipfile_strategy", "default of --hipfile-strategy")
+    parser.addini("hipfile_watchdog", "default of --hipfile-watchdog")
 
 
 def _option(config: pytest.Config, name: str) -> Any:
@@ -90,27 +98,64 @@ def _check_options(config: pytest.Config) -> None:
     if len(chosen) > 1:
         names = " and ".join(f"--hipfile-{name}" for name in chosen)
         raise pytest.UsageError(f"{names} each say what the schedule is; give one of them")
-    trace = _option(config, "trace")
-    if trace is not None and trace not in TRACE_MODES:
-        raise pytest.UsageError(f"hipfile_trace = {trace!r}: choose one of {', '.join(TRACE_MODES)}")
+    _checked(config, "trace", _check_trace_mode)
+    _checked(config, "schedules", _check_count)
+    _checked(config, "watchdog", _check_seconds)
+    for name in ("schedule", "replay"):
+        _checked(config, name, _check_schedule)
+    _checked(config, "profile", _check_profile)
+    _checked(config, "strategy", _check_strategy)
+
+
+def _checked(config: pytest.Config, name: str, check: Callable[[Any], object]) -> None:
+    """Say which option or ini value is wrong, what it is, and what would be right."""
+    value = _option(config, name)
+    if value is None:
+        return
     try:
-        if _option(config, "schedules") is not None and int(_option(config, "schedules")) < 1:
-            raise ValueError("--hipfile-schedules: at least 1")
-        schedule = _schedule(config)
-        if schedule is not None:
-            from hipfile_sim.engine.schedules import parse_schedule
-
-            parse_schedule(schedule)
-        if _option(config, "profile") is not None:
-            from hipfile_sim.driver.profiles import get_profile
-
-            get_profile(_option(config, "profile"))
-        if _option(config, "strategy") is not None:
-            from hipfile_sim.explore import make_strategy
-
-            make_strategy(_option(config, "strategy"))
+        check(value)
     except (ValueError, LookupError) as error:
-        raise pytest.UsageError(str(error.args[0] if error.args else error)) from None
+        given = config.getoption(f"hipfile_{name}", default=None) is not None
+        ini = f"hipfile_{name} = {value} in {config.inipath or 'the configuration of pytest'}"
+        where = f"--hipfile-{name.replace('_', '-')}={value}" if given else ini
+        raise pytest.UsageError(f"{where}: {error.args[0] if error.args else error}") from None
+
+
+def _check_trace_mode(value: str) -> None:
+    if value not in TRACE_MODES:
+        raise ValueError(f"choose one of {', '.join(TRACE_MODES)}")
+
+
+def _check_count(value: Any) -> None:
+    if not str(value).strip().isdecimal() or int(value) < 1:
+        raise ValueError("a number of schedules, at least 1")
+
+
+def _check_seconds(value: Any) -> None:
+    try:
+        enough = float(value) > 0
+    except ValueError:
+        enough = False
+    if not enough:
+        raise ValueError("a number of seconds above 0")
+
+
+def _check_schedule(value: str) -> None:
+    from hipfile_sim.engine.schedules import parse_schedule
+
+    parse_schedule(value)
+
+
+def _check_profile(value: str) -> None:
+    from hipfile_sim.driver.profiles import get_profile
+
+    get_profile(value)
+
+
+def _check_strategy(value: str) -> None:
+    from hipfile_sim.explore import make_strategy
+
+    make_strategy(value)
 
 
 def _schedule(config: pytest.Config) -> str | None:
@@ -137,7 +182,12 @@ def _keywords(request_or_item: Any) -> dict[str, Any]:
     node = getattr(request_or_item, "node", request_or_item)
     config = node.config
     found: dict[str, Any] = {}
-    for name, value in (("profile", _option(config, "profile")), ("schedule", _schedule(config))):
+    watchdog = _option(config, "watchdog")
+    for name, value in (
+        ("profile", _option(config, "profile")),
+        ("schedule", _schedule(config)),
+        ("watchdog_s", None if watchdog is None else float(watchdog)),
+    ):
         if value is not None:
             found[name] = value
     for marker in reversed(list(node.iter_markers(MARKER))):
@@ -148,18 +198,31 @@ def _keywords(request_or_item: Any) -> dict[str, Any]:
         if marker.args:
             found["profile"] = marker.args[0]
         found.update(marker.kwargs)
+    _check_keywords(node, found)
     if config.getoption("hipfile_replay") is not None:
         found["schedule"] = config.getoption("hipfile_replay")
         found["schedules"] = None
     return found
 
 
+def _check_keywords(node: pytest.Item, found: dict[str, Any]) -> None:
+    from hipfile_mock.fake import KEYWORDS
+    from hipfile_mock.near import near
+
+    known = {*KEYWORDS, *_EXPLORER}
+    for name in found:
+        if name not in known:
+            raise pytest.UsageError(
+                f"{node.nodeid}: the marker {MARKER} has no keyword {name!r}{near(name, known) or '.'} It has those of "
+                f"hipfile_mock.fake ({', '.join(sorted(KEYWORDS))}), and for exploring {', '.join(_EXPLORER)}"
+            )
+
+
 def _split(keywords: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Keywords for `fake`, and those for the explorer."""
-    explorer = ("schedules", "strategy", "bound", "seed", "seconds", "twice", "sanitize", "shard", "complete")
     return (
-        {name: value for name, value in keywords.items() if name not in explorer},
-        {name: value for name, value in keywords.items() if name in explorer and value is not None},
+        {name: value for name, value in keywords.items() if name not in _EXPLORER},
+        {name: value for name, value in keywords.items() if name in _EXPLORER and value is not None},
     )
 
 
@@ -388,6 +451,8 @@ def _rerun(item: pytest.Item, options: dict[str, Any], token: str) -> str:
     profile = options.get("profile")
     if isinstance(profile, str):
         parts += ["--hipfile-profile", profile]
+    if (watchdog := _option(item.config, "watchdog")) is not None:
+        parts += ["--hipfile-watchdog", watchdog]
     return shlex.join([*parts, "--hipfile-replay", token])
 
 

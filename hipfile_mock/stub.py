@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, Self
 from hipfile_mock import current
 from hipfile_mock.answers import ASYNC, COUNTS, FUNCTIONS, HIP, SHORT, Answer, StubCall, StubOperation, slots_at
 from hipfile_mock.install import faces_in_place
+from hipfile_mock.near import near
 from hipfile_sim.observe.observer import call_site
 
 if TYPE_CHECKING:
@@ -168,8 +169,9 @@ class Stub(ContextDecorator):
         try:
             return self._answers[SHORT.get(name, name)]
         except KeyError:
+            hint = near(name, (*SHORT, *FUNCTIONS)) or "."
             raise AttributeError(
-                f"the stub has no {name!r}; it has {', '.join(sorted(SHORT))} and the C names"
+                f"the stub has no {name!r}{hint} It has {', '.join(sorted(SHORT))} and the C names"
             ) from None
 
     def _recreate_cm(self) -> Stub:

@@ -44,15 +44,29 @@ def check(options: Mapping[str, Any]) -> None:
         raise TypeError(f"watchdog_s={watchdog!r}: give a number of seconds, or leave it out")
     if not isinstance(options.get("strict"), bool | str | Mapping | Policy | None):
         raise TypeError(f"strict={options['strict']!r}: give True, False, None, a policy, or the text of one")
-    if not isinstance(options.get("trace"), str | os.PathLike | Observer | None) or options.get("trace") == "":
-        raise TypeError(f"trace={options['trace']!r}: give the path of the file to write, or an observer")
+    for key, value in (options.get("env") or {}).items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise TypeError(f"env={{{key!r}: {value!r}}}: names and values of environment variables are text")
+    _check_trace(options.get("trace"))
     for name, method in (("faults", "attach"), ("observers", "attached"), ("faces", "")):
         value = options.get(name) or ()
         if isinstance(value, str) or not isinstance(value, Iterable):
             raise TypeError(f"{name}={value!r}: give a list, as in {name}=[{value!r}]")
         for item in value if isinstance(value, Sequence) else ():
             if method and not hasattr(item, method):
-                raise TypeError(f"{name} has {item!r}, which has no method {method}()")
+                kinds = {"faults": "rules of hipfile_mock.faults", "observers": "observers"}
+                raise TypeError(f"{name} has {item!r}, which has no method {method}(): give {kinds[name]}")
+
+
+def _check_trace(trace: Any) -> None:
+    """The file is written at the end; that it cannot be is better said at the beginning."""
+    if trace is None or isinstance(trace, Observer):
+        return
+    if not isinstance(trace, str | os.PathLike) or trace == "":
+        raise TypeError(f"trace={trace!r}: give the path of the file to write, or an observer")
+    folder = os.path.dirname(os.path.abspath(os.fspath(trace)))
+    if not os.path.isdir(folder):
+        raise FileNotFoundError(f"trace={trace!r}: there is no folder {folder}; make it first")
 
 
 def _filesystem(filesystem: Any) -> tuple[Any, Any]:

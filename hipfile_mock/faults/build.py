@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import errno
-import operator
 from collections.abc import Callable
 from enum import IntEnum
+from fnmatch import filter as filter_names
 from typing import Any
 
-from hipfile_mock.faults.rule import Rule
+from hipfile_mock.faults.rule import MATCH, Rule
+from hipfile_mock.near import near, whole
 
 TRANSFERS = ("pread", "pwrite")
 FILE_OPERATIONS = (*TRANSFERS, "fdatasync", "open", "reopen", "inspect")
@@ -47,9 +48,22 @@ class On:
         self._operation = operation
         self._match = match
 
+    def __getattr__(self, name: str) -> Any:
+        actions = [action for action in vars(On) if not action.startswith("_")]
+        raise AttributeError(
+            f"on({self._operation!r}).{name}: there is no such action{near(name, actions) or '.'} "
+            f"{self._operation!r} has {self._actions()}"
+        )
+
+    def __repr__(self) -> str:
+        return f"<half a fault: on({self._operation!r}) needs an action: {self._actions()}>"
+
+    def _actions(self) -> str:
+        return ACTIONS.get(self._operation, "error, close_driver" if "hipFile" in self._operation else "error")
+
     def _rule(self, what: str, allowed: bool, act: Callable[..., Any], **more: Any) -> Rule:
         if not allowed:
-            hint = ACTIONS.get(self._operation, "error, close_driver" if "hipFile" in self._operation else "error")
+            hint = self._actions()
             if self._operation in RESULTS:
                 hint += f"; the system call that it makes is 'p{self._operation}'"
             raise TypeError(f"{what!r} is not an action of {self._operation!r}, which has {hint}")
@@ -105,7 +119,7 @@ class On:
 
     def result(self, value: int) -> Rule:
         """The operation publishes `value`, whatever it did: -5022, -1, -5 …"""
-        value = operator.index(value)
+        value = whole("result", value, "a byte count, or a negative code", least=None)
         return self._rule(f"result {value}", self._operation in RESULTS, lambda op, found: value)
 
     def short_by(self, nbytes: int) -> Rule:
@@ -120,8 +134,7 @@ class On:
 
     def delay(self, ns: int) -> Rule:
         """The command takes `ns` of virtual time longer."""
-        if operator.index(ns) < 0:
-            raise ValueError(f"delay({ns}): ns of virtual time, not below 0")
+        ns = whole("delay", ns, "ns of virtual time, not below 0")
         return self._rule(
             f"delay of {ns} ns", self._operation == "command", lambda engine, command: _delay(engine, command, ns)
         )
@@ -145,7 +158,8 @@ class On:
 
         known: type[IntEnum] = OpError if self._operation.startswith("hipFile") else HipError
         if code not in set(known) | (set(HipError) if known is OpError else set()) or code == 0:
-            raise ValueError(f"error({code!r}) on {self._operation!r}: a failure of {known.__name__}")
+            name = "hipFileOpError_t, from 5001, or hipError_t" if known is OpError else "hipError_t, such as 2"
+            raise ValueError(f"error({code!r}) on {self._operation!r}: the number of a failure of {name}")
         return self._rule(f"error {int(code)}", self._operation.startswith("hip"), lambda driver: code)
 
     def close_driver(self) -> Rule:
@@ -159,7 +173,8 @@ class _Errno:
     def __init__(self, code: int | str) -> None:
         number = getattr(errno, code, None) if isinstance(code, str) else code
         if not isinstance(number, int) or number <= 0:
-            raise ValueError(f"errno {code!r}: a positive number or a name from the module errno")
+            hint = near(code, errno.errorcode.values()) if isinstance(code, str) else ""
+            raise ValueError(f"errno {code!r}: a positive number or a name from the module errno{hint}")
         self.code = number
 
 
@@ -169,8 +184,8 @@ class _Part:
     def __init__(self, count: int | None, fraction: float | None) -> None:
         if (count is None) == (fraction is None):
             raise ValueError("give either a number of bytes or fraction=")
-        if count is not None and operator.index(count) < 0:
-            raise ValueError(f"{count!r} bytes: not below 0")
+        if count is not None:
+            whole("short or partial", count, "bytes, not below 0")
         if fraction is not None and not 0 <= fraction <= 1:
             raise ValueError(f"fraction={fraction!r}: between 0 and 1")
         self.count = count
@@ -227,7 +242,30 @@ def on(operation: str, **match: Any) -> On:
         An unknown keyword.
     """
     known = {*FILE_OPERATIONS, *RESULTS, "command"}
-    if operation not in known and not operation.startswith("hip"):
-        raise ValueError(f"unknown operation {operation!r}: {', '.join(sorted(known))}, hip… or hipFile…")
-    Rule(operation, **match)  # complains about wrong keywords and values here, not when the action is named
+    if not isinstance(operation, str):
+        raise TypeError(f"on({operation!r}): the name of an operation, such as 'pwrite' or 'hipMalloc'")
+    if operation.startswith("hip"):
+        calls = _calls()
+        if not filter_names(calls, operation):
+            raise ValueError(f"on({operation!r}): no call of HIP or hipFile has this name{near(operation, calls)}")
+    elif operation not in known:
+        raise ValueError(
+            f"on({operation!r}): unknown operation{near(operation, known) or '.'} There are "
+            f"{', '.join(sorted(known))}, and hip… and hipFile… calls (also as globs)"
+        )
+    unknown = sorted(match.keys() - set(MATCH))
+    if unknown:
+        raise TypeError(
+            f"on({operation!r}, {unknown[0]}=…): a rule has no keyword {unknown[0]!r}"
+            f"{near(unknown[0], MATCH) or '.'} It has {', '.join(MATCH)}"
+        )
+    Rule(operation, **match)  # complains about wrong values here, not when the action is named
     return On(operation, match)
+
+
+def _calls() -> set[str]:
+    """Every call that a rule can act on."""
+    from hipfile_sim.driver import Driver
+    from hipfile_sim.hip import Runtime
+
+    return {*Runtime.CALLS, *Driver.CALLS}

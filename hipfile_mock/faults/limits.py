@@ -7,6 +7,7 @@ from typing import Any
 
 from hipfile_mock.faults.build import RESULTS, Step, _Errno, _Part
 from hipfile_mock.faults.rule import Candidate, Rule
+from hipfile_mock.near import whole
 
 PAGE = 4096
 
@@ -73,8 +74,7 @@ def disk(nbytes: int, *, path: str | None = None, once: bool = False, optional: 
     optional : bool
         It need not fill up.
     """
-    if nbytes < 0:
-        raise ValueError(f"disk({nbytes!r}): bytes, not below 0")
+    whole("disk", nbytes, "bytes, not below 0")
     return _Disk(nbytes, path, optional, once)
 
 
@@ -108,11 +108,13 @@ class _Memory(Rule):
 
 def device_memory(nbytes: int, *, device: int | None = None, optional: bool = False) -> Rule:
     """hipMalloc answers hipErrorOutOfMemory once more than `nbytes` of a device would be in use."""
+    whole("device_memory", nbytes, "bytes, not below 0")
     return _Memory("hipMalloc", nbytes, device, optional)
 
 
 def pinned_memory(nbytes: int, *, optional: bool = False) -> Rule:
     """hipHostMalloc, the library's own calls included, answers hipErrorOutOfMemory beyond `nbytes` of pinned memory."""
+    whole("pinned_memory", nbytes, "bytes, not below 0")
     return _Memory("hipHostMalloc", nbytes, None, optional)
 
 
@@ -160,8 +162,9 @@ def queue_limit(limit: int, *, value: int = -5, optional: bool = False) -> Rule:
 
     -5 is what was seen in the field; it is outside the documented set, so whoever decodes results must cope with it.
     """
-    if value >= 0:
-        raise ValueError(f"value={value!r}: a failure is negative")
+    whole("queue_limit", limit, "operations outstanding, at least 1", least=1)
+    if whole("queue_limit value=", value, "a negative code", least=None) >= 0:
+        raise ValueError(f"queue_limit(value={value!r}): a failure is negative")
     return _Queue(limit, value, optional)
 
 
@@ -184,4 +187,5 @@ class _Size(Rule):
 
 def size_limit(nbytes: int, *, optional: bool = False) -> Rule:
     """Asynchronous operations of more than `nbytes` complete one page short (bytes past the count are unspecified)."""
+    whole("size_limit", nbytes, "bytes, not below 0")
     return _Size(nbytes, optional)

@@ -56,6 +56,27 @@ class Candidate:
         return " ".join(parts)
 
 
+_KINDS: tuple[tuple[str, Any, str], ...] = (
+    ("nth", int, "a number, from 1"),
+    ("times", int, "a number, or None for every match from the nth on"),
+    ("path", str, "a glob, such as '*.kv'"),
+    ("within", Sequence, "(first byte, one past the last)"),
+    ("stream", int, "the handle of a stream, such as torch.cuda.Stream().cuda_stream"),
+    ("device", int, "the ordinal of a device"),
+    ("kind", str, "'sync' or 'async' for files, the kind of a command"),
+    ("probability", int | float, "a number above 0, at most 1"),
+    ("seed", int, "a number"),
+    ("when", Callable, "a function that gets a Candidate and says whether the rule acts"),
+)
+"""What the values of a rule must be, and how to say so."""
+MATCH = ("nth", "times", "path", "within", "stream", "device", "kind", "when", "probability", "seed", "optional")
+"""Keywords by which a rule chooses what it acts on."""
+
+
+def _is_range(within: Sequence[int]) -> bool:
+    return len(within) == 2 and 0 <= within[0] < within[1]
+
+
 class FaultNotFired(AssertionError):
     """A fault was asked for and never came about, so the test did not test it."""
 
@@ -106,13 +127,17 @@ class Rule:
     _random: random.Random = field(default_factory=random.Random, init=False, repr=False)
 
     def __post_init__(self) -> None:
+        for name, kind, words in _KINDS:
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, kind) or (kind is int and isinstance(value, bool))):
+                raise TypeError(f"{name}={value!r} of a fault on {self.operation!r}: {words}")
         if self.nth < 1:
             raise ValueError(f"nth={self.nth!r}: matches are counted from 1")
         if self.times is not None and self.times < 1:
             raise ValueError(f"times={self.times!r}: at least 1, or None for every match from the nth on")
         if self.probability is not None and not 0 < self.probability <= 1:
             raise ValueError(f"probability={self.probability!r}: above 0, at most 1")
-        if self.within is not None and not 0 <= self.within[0] < self.within[1]:
+        if self.within is not None and not _is_range(self.within):
             raise ValueError(f"within={self.within!r}: (first byte, one past the last)")
         self._random.seed(self.seed)
 
