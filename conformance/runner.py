@@ -6,8 +6,6 @@ import json
 import os
 import platform
 import queue
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -16,12 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hipfile_conformance.process import LineProcess
 from hipfile_conformance.results import Column, State, TestResult, clause_hash
 from hipfile_conformance.suite.registry import Test, all_tests
-from hipfile_conformance.targets import EMULATED
 from hipfile_conformance.targets.base import Target, Unavailable
 from hipfile_conformance.targets.sim import SCHEDULES
-from hipfile_conformance.worker import readable, run_on_model, run_test
+from hipfile_conformance.worker import run_on_model, run_test
 from hipfile_sim import __version__
 from hipfile_sim.driver.clauses import all_clauses
 
@@ -248,102 +246,42 @@ class _Worker:
     """One process; see :mod:`hipfile_conformance.worker`."""
 
     def __init__(self, target: str, column: Column, plan: Plan, folder: Path, environment: Mapping[str, str]) -> None:
-        kind = ["--factory", target] if ":" in target else ["--target", target]
-        command = [sys.executable, "-u", "-m", "hipfile_conformance.worker", *kind, "--release", column.release]
-        command += ["--folder", str(folder), "--depth", plan.depth]
+        arguments = ["--factory" if ":" in target else "--target", target, "--release", column.release]
+        arguments += ["--folder", str(folder), "--depth", plan.depth]
         for plugin in plan.plugins:
-            command += ["--plugin", plugin]
-        self.errors = tempfile.TemporaryFile()  # noqa: SIM115
-        inherited = {
-            k: v for k, v in os.environ.items() if not k.startswith("HIPFILE_") or k.startswith("HIPFILE_SIM_")
-        }
-        root = str(Path(__file__).resolve().parent.parent)
-        path = os.pathsep.join([root, *filter(None, [inherited.get("PYTHONPATH")])])
-        release = {"HIPFILE_SIM_PROFILE": column.release} if target in EMULATED else {}
-        self.process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self.errors,
-            env={**inherited, "PYTHONPATH": path, **release, **plan.environment, **environment},
-            start_new_session=True,
-        )
-        self.buffer = b""
-        self.dead = False
-        self.ready: dict[str, Any] = {}
-        first = self._line(60)
+            arguments += ["--plugin", plugin]
+        together = {**plan.environment, **environment}
+        self.process = LineProcess("hipfile_conformance.worker", arguments, target, column.release, together)
+        first = self._answer(60)
         if first is None:
-            reason = self._end()
-            raise Unavailable(f"the worker for {target} did not start: {reason}")
+            raise Unavailable(f"the worker for {target} did not start: {self.process.end()}")
         if "unavailable" in first:
-            self._end()
+            self.stop()
             raise Unavailable(first["unavailable"])
-        self.ready = first["ready"]
+        self.ready: dict[str, Any] = first["ready"]
 
-    def _line(self, seconds: float) -> dict[str, Any] | None:
-        assert self.process.stdout is not None
-        end = time.monotonic() + seconds
-        while b"\n" not in self.buffer:
-            left = end - time.monotonic()
-            if left <= 0 or not readable(self.process.stdout, left):
-                return None
-            data = os.read(self.process.stdout.fileno(), 1 << 16)
-            if not data:
-                return None
-            self.buffer += data
-        line, _, self.buffer = self.buffer.partition(b"\n")
-        found: dict[str, Any] = json.loads(line)
-        return found
+    @property
+    def dead(self) -> bool:
+        """It has been ended: the next test needs another."""
+        return self.process.dead
+
+    def _answer(self, seconds: float) -> dict[str, Any] | None:
+        line = self.process.line(seconds)
+        return None if line is None else json.loads(line)
 
     def ask(self, test: Test) -> list[TestResult]:
         """Run a test there; a worker that dies or hangs is a failed test."""
-        assert self.process.stdin is not None
         results: list[TestResult] = []
-        try:
-            self.process.stdin.write(test.id.encode() + b"\n")
-            self.process.stdin.flush()
-        except OSError:
-            pass
+        self.process.send(test.id)
         while True:
-            line = self._line(test.seconds + MARGIN_S)
-            if line is None:
-                reason = self._end()
-                results.append(TestResult(test.id, State.FAIL, message=reason))
+            answer = self._answer(test.seconds + MARGIN_S)
+            if answer is None:
+                results.append(TestResult(test.id, State.FAIL, message=self.process.end()))
                 return results
-            if "end" in line:
+            if "end" in answer:
                 return results
-            results.append(TestResult.from_json(line))
-
-    def _end(self) -> str:
-        self.dead = True
-        code = self.process.poll()
-        if code is None:
-            try:
-                code = self.process.wait(0.5)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
-        self.errors.seek(0)
-        tail = self.errors.read().decode(errors="replace").strip().splitlines()[-3:]
-        how = (
-            "did not answer in time and was ended"
-            if code is None
-            else f"ended with {'signal' if code < 0 else 'exit'} {abs(code)}"
-        )
-        return f"the process {how}" + (": " + " | ".join(tail) if tail else "")
+            results.append(TestResult.from_json(answer))
 
     def stop(self) -> None:
         """Let the process end, at the latest after 5 s."""
-        if self.process.stdin is not None:
-            try:
-                self.process.stdin.close()
-            except OSError:
-                pass
-        try:
-            self.process.wait(5)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        if self.process.stdout is not None:
-            self.process.stdout.close()
-        self.errors.close()
+        self.process.stop()

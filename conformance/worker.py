@@ -10,7 +10,6 @@ import argparse
 import importlib
 import json
 import os
-import select
 import signal
 import sys
 import threading
@@ -20,7 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import IO, Any
+from typing import Any
 
 from hipfile_conformance.kit import Kit, NotRun
 from hipfile_conformance.results import State, TestResult
@@ -29,13 +28,6 @@ from hipfile_conformance.targets import make_target
 from hipfile_conformance.targets.base import CAPABILITIES, Inexpressible, Target, Unavailable, Unsupported
 
 __all__ = ["TimedOut", "load_factory", "main", "make_from", "run_test"]
-
-
-def readable(stream: IO[bytes], seconds: float) -> bool:
-    """Is there something to read (or the end) within so many seconds? Works for any descriptor number."""
-    poll = select.poll()
-    poll.register(stream, select.POLLIN | select.POLLHUP)
-    return bool(poll.poll(max(0, int(seconds * 1000))))
 
 
 class TimedOut(Exception):

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from hipfile_conformance.kit import Kit
+from hipfile_conformance.process import LineProcess
 from hipfile_conformance.programs.concurrent import Program, perform
-from hipfile_conformance.targets import EMULATED
 from hipfile_conformance.targets.base import Target, Unavailable, Unsupported
-from hipfile_conformance.worker import readable
 
 __all__ = ["LACKING", "Host"]
 
@@ -43,8 +39,7 @@ class Host:
 
     def __init__(self, target: str, release: str, folder: Path) -> None:
         self.target, self.release, self.folder = target, release, folder
-        self.process: subprocess.Popen[bytes] | None = None
-        self.errors: Any = None
+        self.process: LineProcess | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -52,7 +47,8 @@ class Host:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._end()
+        if self.process is not None:
+            self.process.stop(0)
 
     def outcomes(self, program: Program) -> Iterator[tuple[str, str]]:
         """Outcomes, with what they were run under."""
@@ -76,69 +72,17 @@ class Host:
 
     def ask(self, question: dict[str, Any]) -> str:
         """Ask the worker; a worker that dies or hangs answers with what happened to it."""
-        process = self.process or self._start()
-        assert process.stdin is not None
-        assert process.stdout is not None
-        try:
-            process.stdin.write(json.dumps(question).encode() + b"\n")
-            process.stdin.flush()
-        except OSError:
-            pass
-        end = time.monotonic() + LIMIT_S
-        data = b""
-        while not data.endswith(b"\n"):
-            left = end - time.monotonic()
-            if left <= 0 or not readable(process.stdout, left):
-                self._end()
-                return f"no answer within {LIMIT_S:g} s"
-            piece = os.read(process.stdout.fileno(), 1 << 16)
-            if not piece:
-                code = process.wait()
-                self._end()
-                return f"the process ended with {code}"
-            data += piece
-        found: str = json.loads(data)
+        process = self.process
+        if process is None or process.dead:
+            arguments = [self.target, self.release, str(self.folder)]
+            module = "hipfile_conformance.programs.host"
+            process = self.process = LineProcess(module, arguments, self.target, self.release)
+        process.send(json.dumps(question))
+        line = process.line(LIMIT_S)
+        if line is None:
+            return process.end()
+        found: str = json.loads(line)
         return found
-
-    def _start(self) -> subprocess.Popen[bytes]:
-        root = str(Path(__file__).resolve().parents[2])
-        environment = {
-            k: v for k, v in os.environ.items() if not k.startswith("HIPFILE_") or k.startswith("HIPFILE_SIM_")
-        }
-        environment["PYTHONPATH"] = os.pathsep.join([root, *filter(None, [environment.get("PYTHONPATH")])])
-        if self.target in EMULATED:
-            environment["HIPFILE_SIM_PROFILE"] = self.release
-        self.errors = tempfile.TemporaryFile()  # noqa: SIM115
-        self.process = subprocess.Popen(
-            [
-                sys.executable,
-                "-u",
-                "-m",
-                "hipfile_conformance.programs.host",
-                self.target,
-                self.release,
-                str(self.folder),
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self.errors,
-            env=environment,
-            start_new_session=True,
-        )
-        return self.process
-
-    def _end(self) -> None:
-        process, self.process = self.process, None
-        if process is not None:
-            process.kill()
-            process.wait()
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    try:
-                        pipe.close()
-                    except OSError:
-                        pass
-            self.errors.close()
 
 
 def serve(target_name: str, release: str, folder: Path) -> None:

@@ -9,14 +9,12 @@ from __future__ import annotations
 import ctypes as C
 import itertools
 import os
-import threading
 import traceback
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, ClassVar
 
 from hipfile_conformance.targets.base import (
-    HELD_AT_MOST_S,
     SIGNATURES,
     BatchEvent,
     BatchOp,
@@ -28,10 +26,9 @@ from hipfile_conformance.targets.base import (
     Unavailable,
     Unsupported,
 )
+from hipfile_conformance.targets.hold import hold_stream
 
-__all__ = ["CTarget", "find_library"]
-
-GTE = 0
+__all__ = ["CTarget", "find_library", "timespec"]
 
 
 class _StatusStruct(C.Structure):
@@ -74,6 +71,11 @@ class _IOEvent(C.Structure):
 
 class _Timespec(C.Structure):
     _fields_ = (("sec", C.c_long), ("nsec", C.c_long))
+
+
+def timespec(seconds: float | None) -> C.Structure | None:
+    """A ``struct timespec``, or None for no time limit."""
+    return None if seconds is None else _Timespec(int(seconds), int((seconds % 1) * 1e9))
 
 
 _SCALARS: dict[str, Any] = {
@@ -142,7 +144,6 @@ class CTarget:
         self.faults: list[str] = []  # exceptions that left host functions
         self._kept: list[Any] = []  # C function pointers must outlive the calls that use them
         self._functions: dict[str, Callable[..., Any]] = {}
-        self._gates: dict[int, C.c_uint64] = {}
         self._holds: list[Hold] = []
 
     # ---------------------------------------------------------------- calls
@@ -277,8 +278,9 @@ class CTarget:
         function = self.symbol("hipFileBatchIOGetStatus")
         events = (_IOEvent * max(max_nr, 1))()
         number = C.c_uint(max_nr)
-        time = None if timeout is None else C.byref(_Timespec(int(timeout), int((timeout % 1) * 1e9)))
-        raw = function(C.c_void_p(handle), C.c_uint(min_nr), C.byref(number), events, time)
+        limit = timespec(timeout)
+        place = None if limit is None else C.byref(limit)
+        raw = function(C.c_void_p(handle), C.c_uint(min_nr), C.byref(number), events, place)
         seen = min(number.value, max_nr)
         return _status(raw), [BatchEvent(e.cookie or 0, e.status, e.result) for e in events[:seen]]
 
@@ -309,25 +311,8 @@ class CTarget:
 
     # ------------------------------------------------------------------ holds
     def hold(self, stream: int, kind: HoldKind = "value") -> Hold:
-        """Hold a stream by a memory wait or by a host function; a forgotten host hold ends after 15 s."""
-        if kind == "host":
-            gate = threading.Event()
-            code = self.call("hipLaunchHostFunc", stream, lambda _: gate.wait(HELD_AT_MOST_S), 0)
-            release: Callable[[], None] = gate.set
-        else:
-            code, cell = self.call("hipHostMalloc", 64, 0)
-            if code:
-                raise Unsupported(f"{self.name}: hipHostMalloc for a gate gave {code}")
-            word = C.c_uint64.from_address(cell)
-            word.value = 0
-            code = self.call("hipStreamWaitValue64", stream, cell, 1, GTE, (1 << 64) - 1)
-
-            def release() -> None:
-                word.value = 1
-
-        if code:
-            raise Unsupported(f"{self.name}: holding stream {stream:#x} by {kind} gave {code}")
-        hold = Hold(release)
+        """Hold a stream; see :func:`hipfile_conformance.targets.hold.hold_stream`."""
+        hold = hold_stream(self, stream, kind)
         self._holds.append(hold)
         return hold
 

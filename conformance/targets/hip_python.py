@@ -27,7 +27,7 @@ from hipfile_conformance.targets.base import (
     Unavailable,
     Unsupported,
 )
-from hipfile_conformance.targets.clib import CTarget
+from hipfile_conformance.targets.clib import CTarget, timespec
 
 __all__ = ["BY_CTYPES", "AbiPythonTarget", "BindingsTarget", "RocmPythonTarget"]
 
@@ -52,10 +52,6 @@ _ENUMS: dict[str, tuple[int, str]] = {
 """Which argument must be a member of which enumeration."""
 
 _WORDS = frozenset({"name", "string"})
-
-
-class _Timespec(C.Structure):
-    _fields_ = (("sec", C.c_long), ("nsec", C.c_long))
 
 
 class BindingsTarget(CTarget):
@@ -184,8 +180,8 @@ class BindingsTarget(CTarget):
     ) -> tuple[Status, list[BatchEvent]]:
         events = self.hipfile.hipFileIOEvents.allocate(max(max_nr, 1))
         number = C.c_uint(max_nr)
-        time = None if timeout is None else _Timespec(int(timeout), int((timeout % 1) * 1e9))
-        place = None if time is None else C.addressof(time)
+        limit = timespec(timeout)
+        place = None if limit is None else C.addressof(limit)
         status = _status(self.hipfile.hipFileBatchIOGetStatus(handle, min_nr, number, events, place)[0])
         if status.err:  # nothing was written: the number is still the room, a zero status is no member
             return status, []

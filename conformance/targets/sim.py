@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +10,6 @@ from typing import Any
 
 from hipfile_conformance.scripted import Recorder, ScriptedFiles
 from hipfile_conformance.targets.base import (
-    HELD_AT_MOST_S,
     BatchEvent,
     BatchOp,
     Hold,
@@ -22,6 +19,7 @@ from hipfile_conformance.targets.base import (
     Status,
     Unsupported,
 )
+from hipfile_conformance.targets.hold import hold_stream
 from hipfile_sim.driver.codes import FileDescr
 from hipfile_sim.driver.mounts import MountTable
 from hipfile_sim.driver.profiles import get_profile
@@ -142,26 +140,12 @@ class SimTarget:
         """Queue a wait for a memory value, as on real hardware."""
         if kind == "host" and "steps" in self.capabilities:
             raise Unsupported("the step engine runs host functions itself: one that waits would wait for ever")
-        hip, engine = self.machine.hip, self.machine.engine
-        if kind == "host":
-            gate = threading.Event()
-            if hip.hipLaunchHostFunc(stream, lambda _: gate.wait(HELD_AT_MOST_S), 0):
-                raise Unsupported(f"no host function on stream {stream:#x}")
-            return Hold(gate.set)
-        code, cell = hip.hipHostMalloc(64, 0)
-        word = ctypes.c_uint64.from_address(cell) if not code else None
-        if word is not None:
-            word.value = 0
-            code = hip.hipStreamWaitValue64(stream, cell, 1, 0, (1 << 64) - 1)
-        if code or word is None:
-            raise Unsupported(f"holding stream {stream:#x} gave {code!r}")
+        return hold_stream(self, stream, kind, self._poke)
 
-        def release() -> None:
-            word.value = 1
-            with engine.lock:
-                engine.poke()
-
-        return Hold(release)
+    def _poke(self) -> None:
+        engine = self.machine.engine
+        with engine.lock:
+            engine.poke()
 
     def facts(self) -> dict[str, str]:
         """Profile, schedule, engine."""
