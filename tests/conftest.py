@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import cProfile
+import functools
+import importlib.util
 import json
 import os
 import sys
@@ -29,6 +31,22 @@ def pytest_report_header() -> list[str]:
         return []
     entries = json.loads(RECORD.read_text())
     return [f"skipped without {name}: {e['purpose']} ({e['reason']})" for name, e in entries.items() if e["reason"]]
+
+
+@functools.cache
+def _torch_is_unfit() -> str:
+    """Why the double has no torch to stand on; empty where it has. Imports torch, so only tests that want it ask."""
+    if importlib.util.find_spec("torch") is None:
+        return "torch is not installed"
+    import torch
+
+    cpu_build = torch.version.cuda is None and torch.version.hip is None
+    return "" if cpu_build else f"torch {torch.__version__} is not the CPU build"
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("torch") and _torch_is_unfit():
+        pytest.skip(_torch_is_unfit())
 
 
 @pytest.fixture(scope="session")

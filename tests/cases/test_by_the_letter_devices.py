@@ -20,6 +20,7 @@ def ids(c: Any) -> set[str]:
 # -- C30 ---------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("schedule", ["parallel", "lazy"])
 def test_c30_a_wait_across_devices(schedule: str) -> None:
     with watched(devices=2, schedule=schedule) as session:
@@ -108,6 +109,7 @@ def test_c32_freeing_while_a_host_function_needs_this_thread(engine: str, free: 
     assert "deadlock" in ids(c), c.sanitizer.format("text")
 
 
+@pytest.mark.torch
 @ENGINES
 def test_c32_torch_gives_its_cache_back(engine: str, expect_deadlock: Any) -> None:
     with watched(engine=engine) as session:

@@ -46,6 +46,7 @@ def test_c26_an_event_never_recorded(engine: str) -> None:
     assert {f.id for f in found} == {"event.query-unrecorded", "event.wait-unrecorded"}
 
 
+@pytest.mark.torch
 def test_c26_with_torch() -> None:
     with watched() as session:
         import torch
@@ -103,6 +104,7 @@ def test_c27_the_wait_is_for_the_first_record(schedule: str) -> None:
             assert order == ["first", "waiter"]
 
 
+@pytest.mark.torch
 def test_c27_recorded_again_on_another_stream_with_torch() -> None:
     with watched(schedule="lazy") as session:
         import torch

@@ -339,6 +339,7 @@ def test_c39_slots_on_the_device(tmp_path: Path, call: str) -> None:
     reported(c, "device.pointer-as-host", "# slot on the device")
 
 
+@pytest.mark.torch
 def test_c39_with_tensors() -> None:
     with watched():
         import torch

@@ -62,6 +62,7 @@ def test_c17_store_of_a_block_that_a_kernel_writes(tmp_path: Path, profile: str,
         reported(c, "race.read-write", "hipFileWriteAsync", "launch(stream")
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("ordered", [False, True])
 @pytest.mark.parametrize("schedule", ["parallel", "lazy", "eager", "roundrobin", "seeded:3"])
 def test_c17_with_tensors_under_every_schedule(tmp_path: Path, ordered: bool, schedule: str) -> None:
@@ -154,6 +155,7 @@ def test_c19_both_edges_are_needed(tmp_path: Path, first: bool, second: bool, sc
         assert ("forward 2" if first else "forward 1") in str(races[0]), text
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("through", ["wait_stream", "host", "null stream"])
 @pytest.mark.parametrize("schedule", ["parallel", "lazy", "seeded:1"])
 def test_c20_order_through_a_third_party_is_no_alarm(tmp_path: Path, through: str, schedule: str) -> None:
@@ -191,6 +193,7 @@ def test_c20_order_through_a_third_party_is_no_alarm(tmp_path: Path, through: st
 # -- C21 ---------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("how", ["tensor", "hipMemcpyAsync"])
 def test_c21_host_looks_at_a_download_too_early(how: str) -> None:
     with watched() as session:
@@ -212,6 +215,7 @@ def test_c21_host_looks_at_a_download_too_early(how: str) -> None:
 # -- C22 ---------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("way", ["read_async", "write_async"])
 @pytest.mark.parametrize("kept", [False, True])
 def test_c22_block_freed_at_home_while_the_side_stream_uses_it(tmp_path: Path, way: str, kept: bool) -> None:
@@ -242,6 +246,7 @@ def test_c22_block_freed_at_home_while_the_side_stream_uses_it(tmp_path: Path, w
 # -- C23 ---------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("setting", ["block", "stage"])
 def test_c23_upload_from_an_array_that_changes(setting: str) -> None:
     with watched(settings=HipSettings(pageable_h2d=setting)) as session:

@@ -30,6 +30,7 @@ def test_c25_the_poison_of_freed_memory_in_a_file(tmp_path: Path) -> None:
     reported(session, "memory.poison-to-file", "again =", "# stored")
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("way", ["write", "write_async"])
 @pytest.mark.parametrize("kind", ["whole", "half", "slice", "reused"])
 def test_c25_tensors_that_nobody_wrote(tmp_path: Path, way: str, kind: str) -> None:
@@ -67,6 +68,7 @@ def test_c25_tensors_that_nobody_wrote(tmp_path: Path, way: str, kind: str) -> N
     reported(session, "memory.poison-to-file", "# empty", "# stored")
 
 
+@pytest.mark.torch
 def test_c25_what_a_kernel_wrote_is_no_alarm(tmp_path: Path) -> None:
     """Also by code that declares nothing: the bytes are other ones."""
     with watched() as session:

@@ -249,6 +249,7 @@ def test_c05_a_handle_of_the_bindings_is_filled_again(tmp_path: Path) -> None:
 # -- C06 ---------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.torch
 @BOTH_WAYS
 @pytest.mark.parametrize("schedule", ["parallel", "lazy", "eager"])
 def test_c06_count_read_early_twice(tmp_path: Path, way: str, schedule: str) -> None:
@@ -279,6 +280,7 @@ def test_c06_count_read_early_twice(tmp_path: Path, way: str, schedule: str) -> 
     assert serious(session) == ["result.early-read"] * 2, text
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("wait", ["stream", "device", "query"])
 def test_c06_other_ways_to_wait_are_fine(tmp_path: Path, wait: str) -> None:
     with watched() as session:

@@ -223,8 +223,8 @@ def test_a_build_of_torch_that_is_left_alone_is_named(run):
     result.stdout.fnmatch_lines(["torch is a build with CUDA and left alone: *"])
 
 
+@pytest.mark.torch
 def test_the_double_of_torch_is_not_taken_for_a_build_that_is_left_alone(pytester):
-    pytest.importorskip("torch")
     pytester.makeconftest("import hipfile_mock\nhipfile_mock.install()")
     pytester.makepyfile(
         """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ import hipfile_mock
 from hipfile_sim.native.prefix import NativeUnavailable, prefix
 
 load()
-needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 
 
 def programs(face: str) -> list[Any]:
@@ -35,7 +33,7 @@ def test_through_the_package(program: Program) -> None:
     check(PythonWorld, program)
 
 
-@needs_torch
+@pytest.mark.torch
 @pytest.mark.parametrize("program", programs("torch"))
 def test_through_torch(program: Program) -> None:
     check(TorchWorld, program)
@@ -66,7 +64,7 @@ def test_most_of_the_catalogue_applies() -> None:
         assert sum(bool(p.values[0].expected) for p in applying) >= least // 3
 
 
-@needs_torch
+@pytest.mark.torch
 @pytest.mark.parametrize("schedule", ["lazy", "parallel", "eager"])
 @pytest.mark.parametrize("waits", [False, True])
 def test_the_layerwise_load_of_the_bindings(tmp_path: Path, schedule: str, waits: bool) -> None:
