@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hipfile_mock import faults as faults
     from hipfile_mock.current import CurrentMachineError as CurrentMachineError
     from hipfile_mock.current import NoMachineError as NoMachineError
     from hipfile_mock.fake import Fake as Fake
@@ -26,6 +27,21 @@ if TYPE_CHECKING:
     from hipfile_mock.install import FaceUnavailable as FaceUnavailable
     from hipfile_mock.stub import Stub as Stub
     from hipfile_mock.stub import stub as stub
+
+__all__ = [
+    "CurrentMachineError",
+    "FaceUnavailable",
+    "Fake",
+    "NoMachineError",
+    "Session",
+    "Stub",
+    "fake",
+    "faults",
+    "install",
+    "session",
+    "stub",
+    "uninstall",
+]
 
 _PLACES = {
     "CurrentMachineError": "current",
@@ -47,11 +63,13 @@ class _Package(ModuleType):
     """Keeps the functions `fake`, `install` and `stub` in the place of the modules of the same names."""
 
     def __getattr__(self, name: str) -> Any:
+        from importlib import import_module
+
+        if name == "faults":  # a package of its own, here without an import of it
+            return import_module(f"{__name__}.faults")
         place = _PLACES.get(name)
         if place is None:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from importlib import import_module
-
         value = getattr(import_module(f"{__name__}.{place}"), name)
         self.__dict__[name] = value
         return value
@@ -61,7 +79,7 @@ class _Package(ModuleType):
             super().__setattr__(name, value)
 
     def __dir__(self) -> list[str]:
-        return sorted({*self.__dict__, *_PLACES})
+        return sorted({*self.__dict__, *__all__})
 
 
 sys.modules[__name__].__class__ = _Package

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from hipfile_sim.hip.settings import HipSettings as HipSettings
     from hipfile_sim.machine import Machine as Machine
 
+__all__ = ["HipSettings", "Machine", "__version__", "explore", "outcomes"]
+
 _LAZY = {
     "HipSettings": "hipfile_sim.hip.settings",
     "Machine": "hipfile_sim.machine",
@@ -35,4 +37,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY})
+    return sorted({*globals(), *__all__})

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import doctest
+import inspect
 import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, get_overloads
 
 import pytest
 
+import hipfile_mock
+from hipfile_sim import HipSettings, Machine
 from hipfile_sim.cli.run import NO_LIBRARY
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 FENCE = re.compile(r"^(?P<indent> *)```(?P<language>[\w-]*)[^\n]*\n(?P<body>.*?)^(?P=indent)```\s*$", re.M | re.S)
 LINK = re.compile(r"\[[^\]]*\]\((?!https?:)([^)#]+)?(?:#([^)]+))?\)")
+
+
+fake_keywords = get_overloads(hipfile_mock.fake)[-1]
 
 
 class Block(NamedTuple):
@@ -83,7 +89,14 @@ def run_page(page: Path) -> None:
             exec(compile(source, str(page), "exec"), names)
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if runnable(p)], ids=lambda p: str(p.relative_to(ROOT)))
+def needs(page: Path) -> list[pytest.MarkDecorator]:
+    """What a page cannot do without."""
+    return [pytest.mark.torch] if any("import torch" in b.body for b in blocks(page) if b.language == "python") else []
+
+
+@pytest.mark.parametrize(
+    "page", [pytest.param(p, marks=needs(p), id=str(p.relative_to(ROOT))) for p in PAGES if runnable(p)]
+)
 def test_code_blocks_run(page, tmp_path):
     command = [sys.executable, __file__, str(page)]  # a process of its own, as a reader would have
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=500, check=False)
@@ -112,6 +125,15 @@ def test_every_page_is_reached_from_the_index():
         to_read += [(page.parent / target).resolve() for target, _ in LINK.findall(page.read_text()) if target]
     missing = [str(p.relative_to(ROOT)) for p in (ROOT / "docs").rglob("*.md") if p not in reached]
     assert not missing, f"pages that no other page leads to: {missing}"
+
+
+@pytest.mark.parametrize(
+    ("page", "function"), [("machine.md", Machine), ("machine.md", HipSettings), ("doubles.md", fake_keywords)]
+)
+def test_the_reference_names_every_keyword(page, function):
+    text = (ROOT / "docs" / "reference" / page).read_text()
+    missing = [name for name in inspect.signature(function).parameters if f"`{name}`" not in text]
+    assert not missing
 
 
 def test_the_readme_example_is_short():

@@ -52,6 +52,22 @@ def test_imports_bring_nothing_heavy(module, absent):
     assert not [name for name in absent if name in loaded]
 
 
+@pytest.mark.parametrize("package", ["hipfile_sim", "hipfile_mock"])
+def test_public_names_can_be_had_and_have_docstrings(package):
+    program = f"""if True:
+        import {package}
+        for name in {package}.__all__:
+            assert name in dir({package})
+            value = getattr({package}, name)
+            assert isinstance(value, str) or value.__doc__, name
+        print(*(name for name in {package}.__all__ if name != "__version__"))
+    """
+    pages = "".join(page.read_text() for page in (ROOT / "docs" / "reference").glob("*.md"))
+    names = python(program).split()
+    assert names
+    assert not [name for name in names if not re.search(rf"[`.]{name}\b", pages)], "in no page of the reference"
+
+
 def test_console_script_and_plugin_point_at_what_exists():
     for target in PYPROJECT["project"]["scripts"].values():
         module, _, name = target.partition(":")
