@@ -36,6 +36,7 @@ __all__ = [
     "push",
     "reference",
     "refers",
+    "why_not_registered",
 ]
 
 
@@ -195,6 +196,12 @@ def gone(ref: weakref.ref[Host] | None) -> bool:
         return False
     machine = ref()
     return machine is None or bool(machine.engine.closed)
+
+
+def why_not_registered() -> str:
+    """Why the operating system made the last registration of a file fail; empty if it did not, or nobody knows."""
+    state = getattr(getattr(peek(), "hipfile", None), "state", None)
+    return str(getattr(getattr(state, "files", None), "why", ""))
 
 
 def host_os() -> Any:

@@ -78,7 +78,10 @@ class RegisteredFile:
         path = files.path(client_fd) if mounts.needs_path else None
         self.mount: Mount | None = mounts.lookup(self.info, path)
         self.buffered_fd = self.unbuffered_fd = client_fd
-        self.owned_fd = self._open_second()
+        try:
+            self.owned_fd = self._open_second()
+        except OSError as error:
+            raise SecondOpenFailed(self.flags, error) from error
         self._set_alignment()
 
     def _open_second(self) -> int:
@@ -194,6 +197,51 @@ class RegisteredFile:
         return f"<RegisteredFile {self.handle:#x} fd={self.client_fd} refs={self._refs}>"
 
 
+class SecondOpenFailed(OSError):
+    """The second open of a file that is to be registered failed; `flags` are those of the caller's descriptor."""
+
+    def __init__(self, flags: int, error: OSError) -> None:
+        super().__init__(error.errno, error.strerror)
+        self.flags = flags
+
+
+_CULPRITS = (
+    (
+        posix.O_TMPFILE,
+        "O_TMPFILE",
+        "a file that was made without a name (tempfile.TemporaryFile) cannot be opened again with that flag; give the "
+        "file a name: tempfile.mkstemp(), then os.open(path, os.O_RDWR) without further flags",
+    ),
+    (
+        posix.O_NOFOLLOW,
+        "O_NOFOLLOW",
+        "the library reopens /proc/self/fd/N, which is a link (tempfile.NamedTemporaryFile and mkstemp set this flag); "
+        "open the file once more by its name: os.open(file.name, os.O_RDWR)",
+    ),
+    (
+        posix.O_DIRECTORY,
+        "O_DIRECTORY",
+        "a file cannot be opened again with that flag; open it without",
+    ),
+)
+"""Status flags that survive in F_GETFL and make the second open fail, and what to do about each."""
+
+
+def _why(fd: int, error: OSError) -> str:
+    """What made a registration fail, for people: the code that the caller gets says nothing of it."""
+    name = errno.errorcode.get(error.errno or 0, str(error.errno))
+    if not isinstance(error, SecondOpenFailed):
+        return f"descriptor {fd} cannot be inspected: {name}, {error.strerror}"
+    flags = error.flags
+    said = f"the second open of descriptor {fd} failed with {name} ({error.strerror}); its flags are {flags:#o}"
+    for bits, flag, remedy in _CULPRITS:
+        if flags & bits == bits and error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENOENT):
+            return f"{said}, with {flag}: {remedy}"
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return f"{said}: the process may not open this file again; check its permissions and its mount"
+    return said
+
+
 class FileMap:
     """Registered files by handle and by the caller's descriptor.
 
@@ -203,15 +251,31 @@ class FileMap:
         The release, the operating system, the file systems.
     new_handle : callable
         ``runtime.new_handle``; called with ``"file"``, gives an address that is never readable.
+    remark : callable
+        Told why the operating system made a registration fail, and of which descriptor.
+
+    Attributes
+    ----------
+    why : str
+        Why the last registration failed, if the operating system refused; else empty.
     """
 
-    __slots__ = ("_by_fd", "_by_handle", "_lock", "files", "mounts", "new_handle", "profile")
+    __slots__ = ("_by_fd", "_by_handle", "_lock", "files", "mounts", "new_handle", "profile", "remark", "why")
 
-    def __init__(self, profile: Profile, files: FileOps, mounts: MountTable, new_handle: Callable[[str], int]) -> None:
+    def __init__(
+        self,
+        profile: Profile,
+        files: FileOps,
+        mounts: MountTable,
+        new_handle: Callable[[str], int],
+        remark: Callable[[str, int], None] = lambda text, fd: None,
+    ) -> None:
         self.profile = profile
         self.files = files
         self.mounts = mounts
         self.new_handle = new_handle
+        self.remark = remark
+        self.why = ""
         self._by_handle: dict[int, RegisteredFile] = {}
         self._by_fd: dict[int, RegisteredFile] = {}
         self._lock = threading.Lock()
@@ -240,12 +304,15 @@ class FileMap:
             return status(OpError.hipFileInvalidValue), 0  # [file.register.null]
         if descr.type != HandleType.hipFileHandleTypeOpaqueFD:
             return status(OpError.hipFileIONotSupported), 0  # [file.register.type]
+        self.why = ""
         try:
             refusal = self._turned_away(descr.fd)
             if refusal is not None:
                 return status(refusal), 0
             file = RegisteredFile(self.files, self.mounts, descr.fd)
         except OSError as error:  # [file.register.inspect] [error.funnel.emfile]
+            self.why = _why(descr.fd, error)
+            self.remark(self.why, descr.fd)
             full = error.errno in (errno.EMFILE, errno.ENFILE)
             return status(self.profile.emfile if full else self.profile.inspect_error), 0
         refusal = self.profile.unknown_mount

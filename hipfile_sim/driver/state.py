@@ -33,7 +33,11 @@ class DriverState:
     def __init__(self, driver: Driver, mounts: MountTable) -> None:
         self.lock = threading.Lock()
         self.use_count = 0
-        self.files = FileMap(driver.profile, driver.files, mounts, driver.runtime.new_handle)
+
+        def remark(text: str, fd: int) -> None:
+            driver.note("file.register-failed", f"hipFileHandleRegister: {text}", severity="warning", fd=fd)
+
+        self.files = FileMap(driver.profile, driver.files, mounts, driver.runtime.new_handle, remark)
         self.buffers = BufferTable(driver.runtime, driver.profile, self.lock)
         self.streams = StreamTable(driver, self.lock)
 

@@ -137,7 +137,10 @@ class FileHandle:
         if status[0] != 0:
             opener.close(self._fd)
             self._fd = None
-            raise HipFileException(status[0], status[1])
+            refused = HipFileException(status[0], status[1])
+            if why := _current.why_not_registered():
+                refused.add_note(why)
+            raise refused
         self._handle = handle
         # A descriptor of a fake file system must be closed there, though it may be gone from this module by then.
         self._os = opener

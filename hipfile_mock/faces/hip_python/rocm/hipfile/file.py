@@ -88,7 +88,10 @@ class FileHandle:
         if status.err != OpError.SUCCESS:
             opener.close(self._fd)
             self._fd = None
-            raise HipFileException(status.err, status.hip_drv_err)
+            refused = HipFileException(status.err, status.hip_drv_err)
+            if why := _current.why_not_registered():
+                refused.add_note(why)
+            raise refused
         self._handle = handle
         self._os = opener
         self._machine = _current.reference()
