@@ -175,7 +175,7 @@ def real_modules() -> Iterator[None]:
     sys.meta_path[:] = [finder for finder in before if finder not in hooks]
     sys.modules.update(real)
     pathlib = real.get("pathlib")
-    fake_path = getattr(pathlib, "Path", None)  # pyfakefs puts its own class into the real module, too
+    fake_path: Any = getattr(pathlib, "Path", None)  # pyfakefs puts its own class into the real module, too
     if pathlib is not None and type(fake_path).__module__.startswith("pyfakefs"):
         pathlib.Path = next(base for base in fake_path.__mro__ if base.__module__.startswith("pathlib"))
     try:
