@@ -26,14 +26,14 @@ from hipfile_sim.engine.steps import StepEngine
 from hipfile_sim.hip import hostmem
 from hipfile_sim.hip.codes import HipError
 from hipfile_sim.machine import Machine
-from hipfile_sim.native import config, marshal_hip, marshal_hipfile
+from hipfile_sim.native import config, marshal_hip, marshal_hipfile, stacks
 from hipfile_sim.native.callers import CallerSites
 from hipfile_sim.native.entry import SignalsHeld
 from hipfile_sim.native.shims import called
 from hipfile_sim.native.symbols import Symbol
 from hipfile_sim.observe import observer
 
-__all__ = ["bind", "finish", "machine", "use"]
+__all__ = ["bind", "finish", "machine", "thread_ended", "use"]
 
 Function = Callable[..., Any]
 
@@ -260,10 +260,52 @@ def _refusal(symbol: Symbol, first: Callable[[], None] = lambda: None) -> Functi
 def _install(target: Machine) -> None:
     if _embedded and isinstance(target.engine, StepEngine):
         target.engine.foreign_threads = True  # threads of a C program can bring progress, and Python does not know them
+    if stacks.wanted(target):
+        _watch(target)
+        return
     _functions[:] = [
         _late(index, target) if symbol.name.startswith("hipFile") else _function(symbol, target)
         for index, symbol in enumerate(_symbols)
     ]
+
+
+def _watch(target: Machine) -> stacks.StackSlots:
+    """From now on every call looks which slots on its thread's stack have died."""
+    watcher = stacks.of(target) or stacks.StackSlots(target, _library)
+
+    def watched(function: Function) -> Function:
+        def call(*args: int) -> Any:
+            watcher.check()
+            return function(*args)
+
+        return call
+
+    _functions[:] = [watched(_function(symbol, target)) for symbol in _symbols]
+    return watcher
+
+
+def _with_slots(function: Function, target: Machine) -> Function:
+    """An asynchronous call: the sanitizer, which may have come since `_install`, asks where its slots lie."""
+    engine = target.engine
+
+    def submit(*args: int) -> Any:
+        if not engine.observers or not stacks.wanted(target):
+            return function(*args)
+        watcher = stacks.of(target) or _watch(target)
+        stack = watcher.here()
+        answer = function(*args)
+        if not answer.err:
+            watcher.submitted_with(stack, *args[2:6])
+        return answer
+
+    return submit
+
+
+def thread_ended(low: int, high: int) -> None:
+    """Called by the library at the end of a thread that has made calls: its stack is ``[low, high)``."""
+    watcher = stacks.of(_machine) if _machine is not None else None
+    if watcher is not None:
+        watcher.ended(low, high)
 
 
 def _late(index: int, target: Machine) -> Function:
@@ -301,6 +343,8 @@ def _function(symbol: Symbol, target: Machine) -> Function:
         return _not_modelled(name)
     if any(arg.role != "in" for arg in symbol.args):
         return _with_outputs(symbol, method, getattr(target.hip, symbol.undo) if symbol.undo else None)
+    if name in ("hipFileReadAsync", "hipFileWriteAsync"):
+        return _with_slots(method, target)
     return method
 
 

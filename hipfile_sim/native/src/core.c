@@ -21,6 +21,7 @@ enum {
     CONTROL_CLOSING = 1,  /* from now on only the calling thread is served: the interpreter is about to go */
     CONTROL_IN_FLIGHT = 2, /* how many threads are inside the model */
     CONTROL_EMBEDDED = 3,  /* 1 if the interpreter was started here */
+    CONTROL_WATCHING = 4,  /* from now on every call takes down the frames that it was made from */
 };
 
 extern int __cxa_thread_atexit_impl(void (*)(void *), void *, void *);
@@ -39,6 +40,7 @@ static atomic_int gone;      /* the interpreter was finalised: for good, even if
 static atomic_int closing;   /* it is about to be */
 static int in_flight;        /* threads inside the model; the GIL guards it */
 static pthread_t closer;
+static atomic_int watching;
 
 /* A C thread gets a thread state once, not at each call: a call costs 0.2 us then instead of 10, and Python's own
  * thread-locals keep their values between two calls. */
@@ -48,7 +50,10 @@ static __thread struct {
     int gil;
     void *state;
     int last_error;
-    const void *caller;
+    const void *caller, *frame;
+    uintptr_t stack, stack_end; /* bounds, once they were asked for */
+    int frames;                 /* of the client, innermost first: stack pointer, place in the code */
+    uint64_t chain[HS_FRAMES][2];
 } self;
 
 const char *hs_library_path(void) {
@@ -218,6 +223,9 @@ HS_EXPORT int hipfile_sim_control(int operation) {
         return in_flight;
     case CONTROL_EMBEDDED:
         return embedded;
+    case CONTROL_WATCHING:
+        atomic_store(&watching, 1);
+        return 0;
     default:
         return -1;
     }
@@ -236,12 +244,71 @@ static int served(void) {
     return 1;
 }
 
+/* The unwinder of libgcc, as C++ exceptions use it; without it only the stack pointer is known. */
+static int (*unwind)(int (*)(void *, void *), void *);
+static uint64_t (*unwind_sp)(void *); /* _Unwind_GetCFA: of the frame below, so the stack pointer of this one */
+static uint64_t (*unwind_ip)(void *);
+static void find_unwinder(void) {
+    void *library = dlopen("libgcc_s.so.1", RTLD_NOW);
+    if (!library) return;
+    *(void **)&unwind_sp = dlsym(library, "_Unwind_GetCFA");
+    *(void **)&unwind_ip = dlsym(library, "_Unwind_GetIP");
+    if (unwind_sp && unwind_ip) *(void **)&unwind = dlsym(library, "_Unwind_Backtrace");
+}
+
+static int frame_found(void *context, void *unused) {
+    (void)unused;
+    uint64_t sp = unwind_sp(context);
+    if (sp >= (uintptr_t)self.frame) {
+        self.chain[self.frames][0] = sp;
+        self.chain[self.frames++][1] = unwind_ip(context);
+    }
+    return self.frames < HS_FRAMES ? 0 : 4; /* _URC_NO_REASON, _URC_NORMAL_STOP */
+}
+
+static void take_frames(void) {
+    static pthread_once_t unwinder = PTHREAD_ONCE_INIT;
+    pthread_once(&unwinder, find_unwinder);
+    self.frames = 0;
+    if (unwind) unwind(frame_found, NULL);
+}
+
+HS_EXPORT void hipfile_sim_stack(uint64_t *out) {
+    enum { MOST = 100 << 20 }; /* of the first thread: further down, other mappings may lie in what its limit allows */
+    pthread_attr_t attributes;
+    if (!self.stack_end && !pthread_getattr_np(pthread_self(), &attributes)) {
+        void *low;
+        size_t size;
+        if (!pthread_attr_getstack(&attributes, &low, &size)) {
+            self.stack_end = (uintptr_t)low + size;
+            self.stack = size > MOST && gettid() == getpid() ? self.stack_end - MOST : (uintptr_t)low;
+        }
+        pthread_attr_destroy(&attributes);
+    }
+    out[0] = self.stack;
+    out[1] = self.stack_end;
+    out[2] = (uintptr_t)self.frame;
+    out[3] = self.frame ? self.frames : 0;
+    memcpy(out + 4, self.chain, sizeof self.chain);
+}
+
+static void stack_ends(void) {
+    PyObject *bridge = hs_py.PyImport_ImportModule("hipfile_sim.native.bridge");
+    PyObject *done = bridge ? hs_py.PyObject_CallMethod(bridge, "thread_ended", "KK", (unsigned long long)self.stack,
+                                                        (unsigned long long)self.stack_end)
+                            : NULL;
+    if (!done) hs_raised(bridge);
+    if (done) hs_py.Py_DecRef(done);
+    if (bridge) hs_py.Py_DecRef(bridge);
+}
+
 /* At the end of a pinned thread. A pthread key would be too late: CPython's own is cleared first. */
 static void unpin(void *unused) {
     (void)unused;
     self.pin = EXITING;
     if (!served() || (hs_py.is_finalizing && hs_py.is_finalizing())) return;
     hs_py.PyEval_RestoreThread(self.state);
+    if (self.stack_end) stack_ends();
     hs_py.PyGILState_Release(self.gil);
 }
 
@@ -315,11 +382,14 @@ static int enter_and_invoke(const hs_symbol *symbol, const uint64_t *args, int64
     return how;
 }
 
-HS_EXPORT int hipfile_sim_call(const hs_symbol *symbol, const uint64_t *args, int64_t out[2], const void *caller) {
+HS_EXPORT int hipfile_sim_call(const hs_symbol *symbol, const uint64_t *args, int64_t out[2], const void *caller,
+                               const void *frame) {
     int saved = errno;
     int how = HS_NO_PYTHON;
-    const void *outer = self.caller; /* a callback of ctypes can come back in */
+    const void *outer = self.caller, *outer_frame = self.frame; /* a callback of ctypes can come back in */
     self.caller = caller;
+    self.frame = frame;
+    if (atomic_load_explicit(&watching, memory_order_relaxed)) take_frames();
     if (!atomic_load_explicit(&started, memory_order_acquire)) pthread_once(&once, start);
     if (found) {
         how = HS_GONE;
@@ -329,6 +399,7 @@ HS_EXPORT int hipfile_sim_call(const hs_symbol *symbol, const uint64_t *args, in
         }
     }
     self.caller = outer;
+    self.frame = outer_frame;
     errno = saved;
     return how;
 }
@@ -342,7 +413,7 @@ int hs_take_last_error(void) {
     if (taken) {
         int64_t out[2];
         self.last_error = 0;
-        hipfile_sim_call(&hs_take_symbol, NULL, out, __builtin_return_address(0));
+        hipfile_sim_call(&hs_take_symbol, NULL, out, __builtin_return_address(0), __builtin_dwarf_cfa());
         self.last_error = 0;
     }
     return taken;

@@ -26,11 +26,17 @@ typedef struct {
 } hs_symbol;
 
 /* Call the model. `errno` is left as it was. Writes out[0] and, for a pair, out[1]. `caller` is where the program goes
- * on afterwards: the tools name that place. */
-HS_EXPORT int hipfile_sim_call(const hs_symbol *symbol, const uint64_t *args, int64_t out[2], const void *caller);
+ * on afterwards: the tools name that place. `frame` is its stack pointer before the call: all its frames lie above. */
+HS_EXPORT int hipfile_sim_call(const hs_symbol *symbol, const uint64_t *args, int64_t out[2], const void *caller,
+                               const void *frame);
 
 /* `caller` of the call that the calling thread is in; NULL outside of one. */
 HS_EXPORT const void *hipfile_sim_caller(void);
+
+/* The calling thread's stack, from out[0] up to out[1]; `frame` of the call that it is in; then how many of the client's
+ * frames were found, and of each, innermost first, the stack pointer and the place in the code. Zeros: not known. */
+enum { HS_FRAMES = 64 };
+HS_EXPORT void hipfile_sim_stack(uint64_t *out); /* of 4 + 2 * HS_FRAMES */
 
 /* What the bridge asks of the libraries: see `enum` in core.c. */
 HS_EXPORT int hipfile_sim_control(int operation);

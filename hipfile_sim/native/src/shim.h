@@ -31,13 +31,13 @@ static inline int hs_hip_failure(int how) {
 
 HS_INLINE int hs_code(const hs_symbol *symbol, const uint64_t *args) {
     int64_t out[2];
-    int how = hipfile_sim_call(symbol, args, out, __builtin_return_address(0));
+    int how = hipfile_sim_call(symbol, args, out, __builtin_return_address(0), __builtin_dwarf_cfa());
     return how == HS_OK ? (int)out[0] : hs_hip_failure(how);
 }
 
 HS_INLINE hs_status hs_file_status(const hs_symbol *symbol, const uint64_t *args) {
     int64_t out[2];
-    int how = hipfile_sim_call(symbol, args, out, __builtin_return_address(0));
+    int how = hipfile_sim_call(symbol, args, out, __builtin_return_address(0), __builtin_dwarf_cfa());
     hs_status status;
     status.err = how == HS_OK       ? (int)out[0]
                  : how == HS_RAISED ? HS_FILE_INTERNAL_ERROR
@@ -48,19 +48,19 @@ HS_INLINE hs_status hs_file_status(const hs_symbol *symbol, const uint64_t *args
 
 HS_INLINE ssize_t hs_count(const hs_symbol *symbol, const uint64_t *args) {
     int64_t out[2];
-    if (hipfile_sim_call(symbol, args, out, __builtin_return_address(0)) != HS_OK) return -HS_FILE_INTERNAL_ERROR;
+    if (hipfile_sim_call(symbol, args, out, __builtin_return_address(0), __builtin_dwarf_cfa()) != HS_OK) return -HS_FILE_INTERNAL_ERROR;
     if (out[1]) errno = (int)out[1]; /* last of all: everything before may have touched it */
     return (ssize_t)out[0];
 }
 
 HS_INLINE int64_t hs_int(const hs_symbol *symbol, const uint64_t *args, int64_t otherwise) {
     int64_t out[2];
-    return hipfile_sim_call(symbol, args, out, __builtin_return_address(0)) == HS_OK ? out[0] : otherwise;
+    return hipfile_sim_call(symbol, args, out, __builtin_return_address(0), __builtin_dwarf_cfa()) == HS_OK ? out[0] : otherwise;
 }
 
 HS_INLINE void hs_void(const hs_symbol *symbol, const uint64_t *args) {
     int64_t out[2];
-    hipfile_sim_call(symbol, args, out, __builtin_return_address(0));
+    hipfile_sim_call(symbol, args, out, __builtin_return_address(0), __builtin_dwarf_cfa());
 }
 
 int hs_not_modelled(const char *name, atomic_flag *said);
