@@ -197,7 +197,8 @@ class Core(State):
         if accesses:
             if kind == "bind" and len(accesses) == 3:
                 accesses = _joined(accesses)
-            self._touch(state, command, accesses, op)
+            deed = Deed(command.lane, command.ticket, kind, command.label, command.site, op)
+            self._record(state, deed, accesses, -1 if op is None else op.bounce)
         if op is not None:
             if kind in SLOT_KINDS:
                 for hook in self._on_op_command:
@@ -213,18 +214,21 @@ class Core(State):
                 hook(op)
             op.object = None
 
-    def _touch(
-        self, state: LaneState, command: Command, accesses: Sequence[Access], op: Operation | None = None
-    ) -> None:
-        number = state.id
-        ticket = command.ticket
-        deed = Deed(command.lane, ticket, command.kind, command.label, command.site, op)
-        known = self.hb.actors[number].clocks
-        me = number if self.hb.stream_order else -1
-        bounce = op.bounce if op is not None else -1
-        if self._inner and (key := (command.lane.index, ticket)) in self._inner:
+    def _touch(self, state: LaneState, command: Command, accesses: Sequence[Access]) -> None:
+        """A command of no operation has run."""
+        if self._inner and (key := (command.lane.index, command.ticket)) in self._inner:
             self._inner.discard(key)  # a copy inside the library: its own host memory is nobody's business
             accesses = [access for access in accesses if self.names.find(access.start) is not None]
+        deed = Deed(command.lane, command.ticket, command.kind, command.label, command.site, None)
+        self._record(state, deed, accesses)
+
+    def _record(self, state: LaneState, deed: Deed, accesses: Sequence[Access], bounce: int = -1) -> None:
+        """Bytes were touched; `bounce`: but not those, which are the library's."""
+        number = state.id
+        hb = self.hb
+        ticket = deed.ticket
+        known = hb.actors[number].clocks
+        me = number if hb.stream_order else -1
         shadow_access = self.shadow.access
         for space, start, length, write in accesses:
             if start == bounce:
@@ -296,20 +300,31 @@ class Core(State):
     def host_access(self, access: HostAccess) -> None:
         if access.what == READ_AT_SUBMIT:
             return  # only to validate them; what counts is when they are bound
-        if access.access.space == MEM and (self._values or self._value_waits) and self._value_touch(access.access):
+        touched = access.access
+        if (self._values or self._value_waits) and touched.space == MEM and self._value_touch(touched):
             return
         kernel = self._kernels.get(current_thread()) if self._kernels else None
         if kernel is not None:  # the Python that stands for a kernel is no host code
-            self._touch(self._lanes[kernel.lane.index], kernel, (access.access,))
+            self._touch(self._lanes[kernel.lane.index], kernel, (touched,))
             return
         function = self.running_function() if self._functions else None
         if function is None:
             deed = Deed(None, 0, "host", access.what, access.site, None)
         else:
             deed = Deed(function.lane, function.ticket, "host", access.what, access.site or function.site, None)
-        for hook in self._on_host_access:
-            hook(access, deed)
-        self._host_touch(access.access, deed)
+        space, start, length, write = touched
+        if space != MEM:
+            for file_hook in self._on_host_file:
+                file_hook(access)
+        else:
+            if not write:
+                for hook in self._on_host_read:
+                    hook(access, deed)
+            first, last = self.names.device_span
+            if first <= start < last and length:
+                for hook in self._on_host_on_device:
+                    hook(access, deed)
+        self._host_touch(touched, deed)
 
     def _value_touch(self, access: Access) -> bool:
         """Memory that streams wait on, or write values to, is how host and stream order each other, no race."""

@@ -48,8 +48,14 @@ class Family:
     def op_known(self, ops: Sequence[Operation]) -> None:
         """The host has just learnt that these operations are complete."""
 
-    def host_access(self, access: HostAccess, deed: Deed) -> None:
-        """Host code touches memory or a file."""
+    def host_read(self, access: HostAccess, deed: Deed) -> None:
+        """Host code reads memory."""
+
+    def host_on_device(self, access: HostAccess, deed: Deed) -> None:
+        """Host code touches addresses among which the device memory is."""
+
+    def host_file(self, access: HostAccess) -> None:
+        """Host code touches a file."""
 
     def touched(self, deed: Deed, accesses: Iterable[Access]) -> None:
         """Bytes were touched, by host code or by a command. Called only while ``core.watch_touched``."""

@@ -86,7 +86,7 @@ class _Actor:
 
 
 class _Lane(_Actor):
-    __slots__ = ("active", "function", "heard", "pending", "tickets", "versions")
+    __slots__ = ("active", "function", "heard", "last", "latest", "pending", "tickets", "versions")
 
     def __init__(self) -> None:
         super().__init__()
@@ -94,6 +94,9 @@ class _Lane(_Actor):
         self.active = False
         self.function = -1
         self.heard: Snapshot | None = None
+        self.last = 0
+        """The latest ticket that was given out, and what its submitter knew."""
+        self.latest: Snapshot | None = None
         self.pending: deque[tuple[int, Snapshot]] = deque()
         self.tickets: list[int] = [0]
         self.versions: list[Clocks] = [self.clocks]
@@ -195,7 +198,11 @@ class HappensBefore:
         snapshot = self.actors[host].released
         if snapshot is None:
             snapshot = self.release(host)
-        self._lanes[lane].pending.append((ticket, snapshot))
+        actor = self._lanes[lane]
+        actor.last = ticket
+        if snapshot is not actor.latest or not self.stream_order:  # else the lane has heard it by then
+            actor.latest = snapshot
+            actor.pending.append((ticket, snapshot))
 
     def start(self, lane: int, ticket: int, after: Iterable[tuple[int, int, Edge]] = ()) -> None:
         """Command `ticket` of `lane` begins, after the commands ``(lane, ticket, edge)`` of `after`."""
@@ -209,7 +216,12 @@ class HappensBefore:
 
     def step(self, lane: int, ticket: int) -> None:
         """`start` and `finish` in one, for a command that waits for no other stream."""
-        actor = self._step(lane, ticket)
+        actor = self._lanes[lane]
+        pending = actor.pending
+        if self.stream_order and (not pending or pending[0][0] != ticket):
+            actor.clock = ticket
+        else:
+            self._step(lane, ticket)
         if actor.versions[-1] is not actor.clocks:
             self._keep(actor)
 
@@ -220,7 +232,7 @@ class HappensBefore:
             actor.heard = None
         actor.clock = ticket
         pending = actor.pending
-        if pending and pending[0][0] == ticket:  # not so for what was queued before anybody watched
+        if pending and pending[0][0] == ticket:  # not so for what was queued before anybody watched, or with no news
             snapshot = pending.popleft()[1]
             if snapshot is not actor.heard and self._on[Edge.ENQUEUE]:
                 actor.heard = snapshot
@@ -316,7 +328,7 @@ class HappensBefore:
             lower(number, host.clocks)
         seen: set[int] = set()
         for number, lane in self._lanes.items():
-            if lane.active:
+            if lane.active or lane.last > lane.clock:
                 lower(number, lane.clocks)
                 if lane.function >= 0:
                     lower(lane.function, self.actors[lane.function].clocks)

@@ -50,6 +50,8 @@ class Operation:
         The call that submits it has not returned.
     done : bool
         All its commands have run.
+    lines : tuple of int
+        Where `SlotIndex` has it.
     lost : str
         The id of the finding that says that its slots are not what they were, if any; the rest would follow from it.
     reads : dict
@@ -69,6 +71,7 @@ class Operation:
         "lane",
         "lane_id",
         "last",
+        "lines",
         "lost",
         "name",
         "object",
@@ -113,6 +116,7 @@ class Operation:
         self.lane_id = lane_id
         self.last = ticket
         self.snapshot = snapshot
+        self.lines: tuple[int, ...] = ()
         self.open = True
         self.done = False
         self.lost = ""
@@ -156,7 +160,8 @@ class SlotIndex:
     def add(self, op: Operation) -> None:
         """Remember `op`."""
         table = self._table
-        for line in _lines(op):
+        op.lines = _lines(op)
+        for line in op.lines:
             held = table.get(line)
             if held is None:
                 table[line] = [op]
@@ -166,7 +171,7 @@ class SlotIndex:
     def remove(self, op: Operation) -> None:
         """Forget `op`."""
         table = self._table
-        for line in _lines(op):
+        for line in op.lines:
             held = table.get(line)
             if held is not None and op in held:
                 held.remove(op)
@@ -190,11 +195,13 @@ class SlotIndex:
         return len(self._table)
 
 
-def _lines(op: Operation) -> set[int]:
+def _lines(op: Operation) -> tuple[int, ...]:
     slots = op.slots
-    if max(slots) - min(slots) == 3 * SLOT:
-        return {min(slots) >> LINE, (min(slots) + 4 * SLOT - 1) >> LINE}
-    return {line for address in slots for line in (address >> LINE, (address + SLOT - 1) >> LINE)}
+    start = slots[0]
+    if slots == (start, start + SLOT, start + 2 * SLOT, start + 3 * SLOT):
+        first, last = start >> LINE, (start + 4 * SLOT - 1) >> LINE
+        return (first,) if first == last else (first, last)
+    return tuple({line for address in slots for line in (address >> LINE, (address + SLOT - 1) >> LINE)})
 
 
 class LaneState:

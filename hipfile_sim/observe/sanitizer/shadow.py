@@ -151,9 +151,8 @@ class Shadow(Generic[I]):
             else:
                 cell.reads[actor] = (clock, info)
             return found
-        low, high = held.span(start, end)
-        if write and 1 < high - low <= TILES and _tiled(cells, low, high, start, end):
-            for cell in cells[low:high]:
+        if write and index >= 0 and (tiles := _tiles(cells, index, start, end)):
+            for cell in tiles:
                 _check(cell, True, known, me, found)
                 cell.reads = _unordered(cell, known, me) if found else None
                 cell.w_actor, cell.w_clock, cell.w_info = actor, clock, info
@@ -235,14 +234,17 @@ class Shadow(Generic[I]):
         return sum(len(held.cells) for held in self._spaces.values())
 
 
-def _tiled(cells: list[_Cell[I]], low: int, high: int, start: int, end: int) -> bool:
-    """Whether cells `low` to `high` cover ``[start, end)`` exactly, without a gap."""
+def _tiles(cells: list[_Cell[I]], low: int, start: int, end: int) -> list[_Cell[I]] | None:
+    """The few cells from `low` on that cover ``[start, end)`` exactly, without a gap."""
+    tiles = cells[low : low + TILES]
     at = start
-    for cell in cells[low:high]:
+    for count, cell in enumerate(tiles, 1):
         if cell.start != at:
-            return False
+            return None
         at = cell.end
-    return at == end
+        if at >= end:
+            return tiles[:count] if at == end else None
+    return None
 
 
 def _check(cell: _Cell[I], write: bool, known: Mapping[int, int], me: int, found: list[Conflict[I]]) -> None:

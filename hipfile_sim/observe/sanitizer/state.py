@@ -85,7 +85,9 @@ class State(Observer):
         self._on_command = self._hooks["command"]
         self._on_touched = self._hooks["touched"]
         self._on_op_command = self._hooks["op_command"]
-        self._on_host_access = self._hooks["host_access"]
+        self._on_host_read = self._hooks["host_read"]
+        self._on_host_on_device = self._hooks["host_on_device"]
+        self._on_host_file = self._hooks["host_file"]
 
     def _table(self, which: str) -> dict[str, list[Callable[[Call], None]]]:
         table: dict[str, list[Callable[[Call], None]]] = {}

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hipfile_sim.engine.command import Lane, Space
 from hipfile_sim.observe.observer import Call, HostAccess, Note
-from hipfile_sim.observe.sanitizer.deeds import Deed
 from hipfile_sim.observe.sanitizer.family import Family
 from hipfile_sim.observe.sanitizer.findings import Place, declare
 from hipfile_sim.observe.sanitizer.operation import Operation
@@ -198,7 +197,7 @@ class Files(Family):
         if op.object.driver.profile.async_generation != "g3":  # that one syncs
             self._unsynced[op.file_space] = op
 
-    def host_access(self, access: HostAccess, deed: Deed) -> None:
+    def host_file(self, access: HostAccess) -> None:
         if self._unsynced and access.what in ("fsync", "fdatasync"):
             self._unsynced.pop(access.access.space, None)
 

@@ -257,11 +257,8 @@ class Host(Family):
                 )
                 return
 
-    def host_access(self, access: HostAccess, deed: Deed) -> None:
-        space, start, length, write = access.access
-        first, last = self.core.names.device_span
-        if not first <= start < last or space != MEM or not length:
-            return
+    def host_on_device(self, access: HostAccess, deed: Deed) -> None:
+        _, start, length, write = access.access
         block = self.core.names.find_device(start)
         if block is not None and not self.core.machine.settings.host_visible:
             if deed.label == SET_AT_SUBMIT:

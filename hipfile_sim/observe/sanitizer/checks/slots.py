@@ -192,10 +192,8 @@ class Slots(Family):
 
     # -- hooks -------------------------------------------------------------------------------------------------------
 
-    def host_access(self, access: HostAccess, deed: Deed) -> None:
-        _, start, length, write = access.access
-        if write or not len(self.core.slots):
-            return
+    def host_read(self, access: HostAccess, deed: Deed) -> None:
+        _, start, length, _ = access.access
         for op in self.core.slots.hits(start, start + length):
             result = op.slots[3]
             if not op.done and start < result + SLOT and result < start + length and len(op.reads) < READS:
