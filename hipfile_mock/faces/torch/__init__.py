@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.machinery
 import importlib.util
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import ModuleType
@@ -35,13 +36,14 @@ class TorchFace:
         machine : Machine
             Whose devices they are.
         force : bool
-            Insist, where torch is a build with CUDA or ROCm. (The double cannot replace those; it says so.)
+            Insist, where torch is a build with CUDA or ROCm. The double cannot replace those: it says so, also where
+            torch is imported only later.
 
         Raises
         ------
         FaceUnavailable
-            torch is not installed, or it is a build that is left alone. If torch is imported only later, such a build
-            is left alone without a word.
+            torch is not installed, or it is a build that is left alone, or one that the double does not fit (that is
+            warned of, too). If torch is imported only later, a build with CUDA or ROCm is left alone without a word.
         """
         if "torch" in sys.modules:
             return _install_now(machine, force)
@@ -77,9 +79,24 @@ def installed(machine: Any, *, force: bool = False) -> Iterator[None]:
 
 
 def _install_now(machine: Any, force: bool) -> Undo:
-    from hipfile_mock.faces.torch.double import install
+    """Install the double; a torch that it does not fit is said aloud, since programs would blame themselves."""
+    import torch
 
-    return install(machine, force=force)
+    from hipfile_mock.faces.torch.fits import DoesNotFit, check_fit, does_not_fit, refuse_real_build
+
+    kernels = sys.modules.get("hipfile_mock.faces.torch.kernels")
+    try:
+        if kernels is None or not kernels.stack:  # else it is in place already
+            refuse_real_build(torch, force)
+            check_fit(torch)
+        try:
+            from hipfile_mock.faces.torch.double import install
+        except (ImportError, AttributeError) as error:  # a name that the list does not have
+            raise does_not_fit(torch, str(error)) from error
+        return install(machine)
+    except DoesNotFit as error:
+        warnings.warn(str(error), RuntimeWarning, stacklevel=2)
+        raise
 
 
 class _Later:

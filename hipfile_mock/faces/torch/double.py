@@ -13,18 +13,18 @@ import torch.utils._device
 from hipfile_mock.faces.torch import indexing, ops  # noqa: F401  the operations register themselves
 from hipfile_mock.faces.torch.bindings import bindings, cudart, nvtx
 from hipfile_mock.faces.torch.factories import install_factories, pin
+from hipfile_mock.faces.torch.fits import does_not_fit
 from hipfile_mock.faces.torch.guard import GuardUnavailable, install_guard
 from hipfile_mock.faces.torch.kernels import fallback, specials, stack
 from hipfile_mock.faces.torch.patches import Patches
 from hipfile_mock.faces.torch.session import Session
 from hipfile_mock.faces.torch.streams import EVENT, STREAM
-from hipfile_mock.install import FaceUnavailable
 from hipfile_sim.hip.codes import HipError
 
 if TYPE_CHECKING:
     from hipfile_sim.machine import Machine
 
-__all__ = ["install", "refuse_real_build"]
+__all__ = ["install"]
 
 _lock = threading.RLock()
 _patches = Patches()
@@ -32,26 +32,7 @@ _libraries: list[Any] = []
 _resident: list[Any] = []
 
 
-def refuse_real_build(force: bool = False) -> None:
-    """Leave builds of torch alone that have GPUs of their own.
-
-    Raises
-    ------
-    FaceUnavailable
-        This is one. `force` changes the message only: the double lives in the places that a CPU build leaves empty.
-    """
-    if stack or not hasattr(torch._C, "_cuda_getDeviceCount"):
-        return
-    kind = f"ROCm {torch.version.hip}" if torch.version.hip else f"CUDA {torch.version.cuda}"
-    advice = (
-        "it cannot be replaced from outside; run the tests with the CPU build of torch"
-        if force
-        else "it is left alone: use the CPU build of torch to have the emulated one"
-    )
-    raise FaceUnavailable(f"torch {torch.__version__} is a build with {kind}, which has its own torch.cuda; {advice}")
-
-
-def install(machine: Machine, *, force: bool = False) -> Callable[[], None]:
+def install(machine: Machine) -> Callable[[], None]:
     """Make ``cuda:0``, ``cuda:1`` … of torch the devices of `machine`.
 
     Returns
@@ -62,10 +43,9 @@ def install(machine: Machine, *, force: bool = False) -> Callable[[], None]:
     Raises
     ------
     FaceUnavailable
-        torch is a build with CUDA or ROCm, or one that this double does not fit.
+        torch is one that this double does not fit.
     """
     with _lock:
-        refuse_real_build(force)
         first = not stack
         session = Session(machine)
         stack.append(session)
@@ -152,7 +132,7 @@ def _register() -> None:
     try:
         install_guard()
     except GuardUnavailable as error:
-        raise FaceUnavailable(f"the torch double does not fit this build of torch: {error}") from error
+        raise does_not_fit(torch, str(error)) from error
 
 
 def _take_away() -> None:

@@ -11,8 +11,10 @@ import weakref
 import pytest
 import torch
 
+from hipfile_mock import fake
 from hipfile_mock.faces.torch import FACE, installed
 from hipfile_mock.faces.torch import double as double_module
+from hipfile_mock.faces.torch.fits import check_fit
 from hipfile_mock.install import FaceUnavailable
 from hipfile_sim.machine import Machine
 
@@ -104,7 +106,7 @@ def test_a_real_build_is_left_alone(monkeypatch):
     with Machine(1) as machine:
         with pytest.raises(FaceUnavailable, match="left alone"):
             FACE.install(machine)
-        with pytest.raises(FaceUnavailable, match="cannot be replaced"):
+        with pytest.raises(FaceUnavailable, match=r"force=True cannot change that.*CPU build of torch"):
             FACE.install(machine, force=True)
     assert snapshot() == before
 
@@ -115,9 +117,47 @@ def test_a_build_that_does_not_fit_is_left_as_it_was(monkeypatch):
 
     monkeypatch.setattr(double_module, "install_guard", no_guard)
     before = snapshot()
-    with Machine(1) as machine, pytest.raises(FaceUnavailable, match="does not fit this build of torch: no registry"):
+    with (
+        Machine(1) as machine,
+        pytest.warns(RuntimeWarning, match="does not fit"),
+        pytest.raises(FaceUnavailable, match=r"does not fit torch .*: no registry. It was tried with"),
+    ):
         FACE.install(machine)
     assert snapshot() == before
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [
+        (torch.cuda, "_exchange_device"),
+        (torch.cuda.graphs, "_cuda_isCurrentStreamCapturing"),
+        (torch._C, "_ensureCUDADeviceGuardSet"),
+        (torch.library.Library, "fallback"),
+    ],
+)
+def test_a_torch_of_other_insides_is_named_and_left_as_it_was(monkeypatch, owner, name):
+    """Features are asked for, not versions: what another release has renamed is listed before anything is changed."""
+    monkeypatch.delattr(owner, name)
+    before = snapshot()
+    fresh = fake()
+    with pytest.warns(RuntimeWarning, match=rf"it has no torch\.\S*{name}\."):
+        session = fresh.__enter__()
+    assert "does not fit" in session.faces["torch"]
+    assert not torch.cuda.is_available()
+    fresh.__exit__(None, None, None)
+    with (
+        pytest.warns(RuntimeWarning, match="does not fit"),
+        pytest.raises(FaceUnavailable, match=r"tried with the CPU build of torch 2\.13\.0"),
+        fake(faces=["torch"]),
+    ):
+        pass
+    assert snapshot() == before
+
+
+def test_every_name_that_is_asked_for_is_there():
+    check_fit(torch)
+    with pytest.raises(FaceUnavailable, match=r"it has no torch\.cuda\.renamed, torch\._C\.gone\."):
+        check_fit(torch, ["cuda.renamed", "version.hip", "_C.gone"])
 
 
 def run(code):
