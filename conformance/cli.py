@@ -305,12 +305,16 @@ def mutants_command(
 @app.command(name="list")
 def list_command(
     clauses: Annotated[bool, typer.Option(help="clauses with their tests instead of tests")] = False,
+    markdown: Annotated[bool, typer.Option(help="the contract as a page: docs/reference/contract.md")] = False,
 ) -> None:
-    """List the tests, or the clauses with their tests."""
+    """List the tests, or the clauses with their tests, or the clauses with the answers of every release."""
+    from hipfile_conformance.report.contract import render_contract
     from hipfile_conformance.suite import all_tests, tests_of_clause
     from hipfile_sim.driver.clauses import all_clauses
 
-    if clauses:
+    if markdown:
+        typer.echo(render_contract(), nl=False)
+    elif clauses:
         for clause in all_clauses():
             typer.echo(f"{clause.id}: {', '.join(test.id for test in tests_of_clause(clause.id)) or 'NO TEST'}")
     else:

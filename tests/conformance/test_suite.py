@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hipfile_conformance.coverage import check
 from hipfile_conformance.kit import Kit
+from hipfile_conformance.report.contract import render_contract
 from hipfile_conformance.results import State
 from hipfile_conformance.runner import run_conformance
 from hipfile_conformance.suite import all_tests
@@ -21,6 +23,12 @@ from hipfile_sim.native.table_hipfile import HIPFILE
 
 def test_every_clause_and_every_function_has_a_test() -> None:
     assert check() == []
+
+
+def test_the_page_of_the_contract_is_written_anew() -> None:
+    page = Path(__file__).parents[2] / "docs" / "reference" / "contract.md"
+    command = "hipfile-conformance list --markdown > docs/reference/contract.md"
+    assert page.read_text(encoding="utf-8") == render_contract(), command
 
 
 def test_needs_are_known_capabilities() -> None:
