@@ -120,12 +120,14 @@ class Session:
         options = self.options
         with real_modules(), ExitStack() as stack:
             from hipfile_mock.wiring import attach_trace, make_machine, make_sanitizer
+            from hipfile_sim.observe import syncs
 
             self.machine = make_machine(options)
             stack.callback(self.machine.close)
             self.sanitizer = make_sanitizer(options.get("strict"))
             if self.sanitizer is not None:
                 self.machine.add_observer(self.sanitizer)
+                stack.callback(syncs.watch(self.machine))
                 if not self.machine.settings.host_visible:
                     from hipfile_mock.touch import watch
 

@@ -155,10 +155,12 @@ def _make() -> Machine:
         _trace = Trace()
         made.add_observer(_trace)
     if _config.sanitize is not None:
+        from hipfile_sim.observe import syncs
         from hipfile_sim.observe.sanitizer import Sanitizer
 
         _sanitizer = Sanitizer(_config.sanitize or None)
         made.add_observer(_sanitizer)
+        syncs.watch(made)  # a Python program's; those of C code are not seen
     return made
 
 

@@ -92,16 +92,41 @@ line itself a comment does it: `# hipfile: ignore[race.host-read]`, or `# hipfil
 '''
 
 MIDDLE = """
-Host threads order each other with locks and queues that nobody sees, and host functions complete operations with
-events and queues. So by default what the host does is taken to be ordered as it happened, and the host knows what a
-host function that has run knows; between two host threads nothing is reported. `Sanitizer(host_threads="told")`
-believes in `thread_started` and `thread_joined` alone.
+## Host threads and host functions
+
+Host threads order each other with locks, queues, `threading.Event`, `join` and futures, which nobody sees, and host
+functions hand results over in the same way. So by default, `Sanitizer(host_threads="assumed")`, no such hand-over is
+ever reported:
+
+- What host threads do is taken to be ordered as it happened. Stream against stream and stream against host are judged
+  as ever; between two host threads nothing is reported.
+- What one thread has waited for, every thread knows.
+- From the moment when a host function begins, the host knows what its stream did before it, and from its end what the
+  function itself did, whether or not it told anybody.
+
+The last hides a race: a result that is read behind a host function which has run, and which told nobody, is not
+reported in that order. It is in an order in which the function has not run yet, so run with `schedule="lazy"`, or
+[explore](../how-to/explore-orders.md).
+
+`Sanitizer(host_threads="told")`, given as `observers=[...]` with `strict=None`, finds these and the races of host
+threads. It believes only in what it is told: `sanitizer.thread_started(child, parent)` when a thread starts,
+`sanitizer.thread_joined(child, by)` when one was joined or has handed over (numbers of `threading.get_ident`, called
+under `machine.engine.lock`), and calls of the API that wait. Behind a host function that fills a queue, let the thread
+that empties it synchronise an event recorded behind the function, which costs nothing by then.
 
 ## Limitations
 
 - Kernels and torch operations touch what they declare. Bytes that nobody declares are not seen.
 - Loads and stores of C code are not seen, so a C program's early reads are not reported. Slots that it changes are
-  noticed by their values, when the operation is bound and when it completes.
+  noticed by their values, when the operation is bound and when it completes; so are slots that Python changes through
+  ctypes. The same holds for pinned memory behind `tensor.numpy()`, and for `fsync` in C: there an asynchronous write is
+  never called unsynced.
+- `os.fsync`, `os.fdatasync` and `os.sync` are seen under these names, not under one that was imported before.
+- A system call with a device pointer (`os.write` of it) fails with EFAULT, as it does on hardware, and is not reported.
+- A place is the innermost line outside numpy, torch, the standard library and installed packages; only where there is
+  none it is one of a package. Install the connector that you test with `pip install -e`, and its own lines are named.
+- A tensor that is freed while a stream uses it is reported when its memory is handed out again, or stored to a file,
+  not before: torch keeps it until then.
 - An event that was recorded more than 4096 submits ago, on a stream that the host never waits for, may stand for a
   slightly later point: a race may be missed, none is made up.
 - One finding for each pair of places; `count` says how often.

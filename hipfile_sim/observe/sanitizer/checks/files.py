@@ -198,7 +198,9 @@ class Files(Family):
             self._unsynced[op.file_space] = op
 
     def host_file(self, access: HostAccess) -> None:
-        if self._unsynced and access.what in ("fsync", "fdatasync"):
+        if access.what == "sync":
+            self._unsynced.clear()
+        elif access.what in ("fsync", "fdatasync"):
             self._unsynced.pop(access.access.space, None)
 
     def _sync_write(self, call: Call) -> None:
@@ -208,6 +210,8 @@ class Files(Family):
 
     def finish(self) -> None:
         for op in self._unsynced.values():
+            if op.site is not None and not op.site.line:
+                continue  # a C program: whether it has called fsync is not seen
             self.core.report(
                 UNSYNCED,
                 f"{op.file_path} was written by {op.name} and never synced to disk",
