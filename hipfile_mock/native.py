@@ -60,7 +60,7 @@ def faults(machine: Machine, section: Sequence[Mapping[str, Any]]) -> None:
     from hipfile_mock.faults import on
     from hipfile_sim.native.config import ConfigError
 
-    if isinstance(section, Mapping):
+    if not isinstance(section, list) or not all(isinstance(entry, Mapping) for entry in section):
         raise ConfigError("faults of the configuration are a list of tables: write [[faults]]")
     for number, entry in enumerate(section, 1):
         words = dict(entry)

@@ -117,9 +117,10 @@ def load(environ: Mapping[str, str] | None = None, *, default_profile: str = NEW
         if text:
             values[name] = text
     where = "HIPFILE_SIM_{} or its entry in HIPFILE_SIM_CONFIG"
+    devices = values.pop("devices", 2)
     try:
-        devices = int(values.pop("devices", 2))
-    except (TypeError, ValueError):
+        devices = int(devices if type(devices) in (int, str) else "")  # 1.5 and true are none
+    except ValueError:
         raise ConfigError(f"{where.format('DEVICES')} is not a number") from None
     if not 0 <= devices <= 64:
         raise ConfigError(f"{where.format('DEVICES')} is {devices}; it is a number of GPUs, 0 to 64")
@@ -138,7 +139,6 @@ def load(environ: Mapping[str, str] | None = None, *, default_profile: str = NEW
     except ValueError as error:
         raise ConfigError(f"{error}") from None
     environment = _section(values, "environment")
-    setup = _section(values, "setup").get("call", [])
     return Config(
         profile=profile,
         schedule=schedule,
@@ -147,8 +147,8 @@ def load(environ: Mapping[str, str] | None = None, *, default_profile: str = NEW
         trace=_path(values.pop("trace", None), "trace"),
         sanitize=_policy(values.pop("sanitize", False)),
         hip=_known(_section(values, "hip")),
-        environment={name: str(value) for name, value in environment.items()} or None,
-        setup=tuple([setup] if isinstance(setup, str) else setup),
+        environment={name: _variable(name, value) for name, value in environment.items()} or None,
+        setup=_calls(_section(values, "setup")),
         sections=values,
     )
 
@@ -162,6 +162,8 @@ def _file(path: str, including: tuple[Path, ...] = ()) -> dict[str, Any]:
         raise ConfigError(f"HIPFILE_SIM_CONFIG={path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"HIPFILE_SIM_CONFIG={path}: not TOML: {error}") from None
+    except ValueError as error:  # a zero byte in the path
+        raise ConfigError(f"HIPFILE_SIM_CONFIG={path!r}: {error}") from None
     base = values.pop("include", None)
     if base is None:
         return values
@@ -198,6 +200,24 @@ def _section(values: dict[str, Any], name: str) -> dict[str, Any]:
     if not isinstance(section, dict):
         raise ConfigError(f"[{name}] of the configuration is a table of names and values, not {section!r}")
     return section
+
+
+def _calls(section: dict[str, Any]) -> tuple[str, ...]:
+    calls = section.pop("call", [])
+    calls = [calls] if isinstance(calls, str) else calls
+    if not isinstance(calls, list) or not all(isinstance(call, str) for call in calls):
+        raise ConfigError(f"[setup] call is 'module:function' or a list of them, not {calls!r}")
+    if section:
+        raise ConfigError(f"[setup] of the configuration has {', '.join(section)}; it has call and nothing else")
+    return tuple(calls)
+
+
+def _variable(name: str, value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if not isinstance(value, str | int | float):
+        raise ConfigError(f"[environment] {name} is the text of a variable, not {value!r}")
+    return str(value)
 
 
 def _known(section: dict[str, Any]) -> dict[str, Any]:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from dataclasses import fields
+from itertools import product
 from pathlib import Path
 
 import pytest
 from native_support import execute, run
 
+from hipfile_sim.hip.settings import HipSettings
 from hipfile_sim.native import config
 from hipfile_sim.native.prefix import prefix
 
@@ -141,6 +144,13 @@ def test_configuration_file(programs: Path, tmp_path: Path) -> None:
         ('[setup]\ncall = "os"\n', "module:function"),
         ('[setup]\ncall = "os:nope"\n', "nope"),
         ("devices = 1000\n", "0 to 64"),
+        ("devices = true\n", "is not a number"),
+        ("devices = 1.5\n", "is not a number"),
+        ("faults = 3\n", r"write \[\[faults\]\]"),
+        ("[setup]\ncall = 3\n", "a list of them, not 3"),
+        ("[setup]\ncall = [3]\n", "a list of them"),
+        ('[setup]\ncalls = "json:dumps"\n', "has calls"),
+        ("[environment]\nHIPFILE_FORCE_COMPAT_MODE = []\n", "HIPFILE_FORCE_COMPAT_MODE is the text"),
         ('include = "c.toml"\n', "includes itself"),
     ],
 )
@@ -149,3 +159,41 @@ def test_wrong_files_are_explained(tmp_path: Path, text: str, message: str) -> N
     path.write_text(text)
     with pytest.raises(config.ConfigError, match=message):
         config.load({"HIPFILE_SIM_CONFIG": str(path)}).make()
+
+
+JUNK = ("1", "-1", "1.5", "nan", "true", '"x"', '""', '"\\u0000"', "[]", "[1]", "[[]]", "{}", "{a = 1}", "1979-05-27")
+
+
+def test_whatever_a_file_says_there_is_an_answer(tmp_path: Path) -> None:
+    """Every entry with values of every kind: a machine, or a message; never another exception."""
+    path = tmp_path / "c.toml"
+    entries = [
+        "profile",
+        "schedule",
+        "devices",
+        "watchdog",
+        "trace",
+        "sanitize",
+        "include",
+        "hip",
+        "environment",
+        "setup",
+    ]
+    entries += ["faults", "nobody", *(f"hip.{field.name}" for field in fields(HipSettings))]
+    entries += ["environment.HIPFILE_X", "setup.call", "setup.other", "faults.on"]
+    said = 0
+    for entry, value in product(entries, JUNK):
+        path.write_text(f"{entry} = {value}\n")
+        try:
+            config.load({"HIPFILE_SIM_CONFIG": str(path)}).make().close()
+        except config.ConfigError as error:
+            said += len(str(error)) > 20
+    assert said > len(entries) * len(JUNK) // 2
+
+
+def test_truth_of_the_environment(tmp_path: Path) -> None:
+    """As hipFile reads it, not as Python writes it."""
+    path = tmp_path / "c.toml"
+    path.write_text("[environment]\nHIPFILE_FORCE_COMPAT_MODE = true\nHIPFILE_X = 3\n")
+    loaded = config.load({"HIPFILE_SIM_CONFIG": str(path)})
+    assert loaded.environment == {"HIPFILE_FORCE_COMPAT_MODE": "true", "HIPFILE_X": "3"}
