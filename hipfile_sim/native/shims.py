@@ -99,8 +99,7 @@ def hip_source() -> str:
     parts += [_function(symbol, index[symbol.name]) for symbol in HIP if not symbol.handwritten]
     for name, pointer in UNMODELLED:
         c_return = "const char *" if pointer else "int "
-        result = "hs_not_modelled"
-        body = f'{result}("{name}", &said)'
+        body = f'hs_not_modelled("{name}", "{"NULL" if pointer else "hipErrorNotSupported"}", &said)'
         body = f"{body};\n    return NULL;" if pointer else f"return {body};"
         parts.append(
             f"HS_EXPORT {c_return}{name}(void) {{\n    static atomic_flag said = ATOMIC_FLAG_INIT;\n    {body}\n}}\n"

@@ -10,12 +10,31 @@ from pathlib import Path
 import pytest
 from native_support import execute, host
 
-C_CASES = ("race", "short_threads", "plugin", "at_exit", "keep_signals", "reenter", "keeps_errno", "look_up")
+from hipfile_sim.native.shims import UNMODELLED
+
+C_CASES = (
+    "race",
+    "race_of_both",
+    "short_threads",
+    "plugin",
+    "at_exit",
+    "keep_signals",
+    "reenter",
+    "keeps_errno",
+    "look_up",
+)
 
 
 @pytest.mark.parametrize("case", C_CASES)
 def test_c_host(programs: Path, case: str) -> None:
     done = execute(programs / "robust", case, timeout=500)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")
+
+
+@pytest.mark.parametrize("schedule", ["threads", "lazy", "eager"])
+def test_end_of_a_c_program_with_work_pending(programs: Path, tmp_path: Path, schedule: str) -> None:
+    """Operations in flight, a host function that never returns, a thread that waits for it."""
+    done = execute(programs / "robust", "pending_work", options=["--schedule", schedule], env={"FOLDER": str(tmp_path)})
     assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")
 
 
@@ -106,9 +125,41 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), hip.hipInit(0))
 
 
 def test_not_modelled_says_so_once(native_prefix: Path) -> None:
-    status, out, err = host(native_prefix, "print(hip.hipGraphCreate(None, 0), hip.hipGraphCreate(None, 0))")
-    assert (status, out) == (0, "801 801\n")
-    assert err == "hipfile-sim: hipGraphCreate is not modelled: it does nothing and returns hipErrorNotSupported.\n"
+    """Every such function: an error that is the last error, too, or NULL; one line each."""
+    names = [name for name, pointer in UNMODELLED if not pointer]
+    pointers = [name for name, pointer in UNMODELLED if pointer]
+    code = f"""
+for name in {names!r}:
+    function = getattr(hip, name)
+    if (function(None, 0), function(None, 0), hip.hipPeekAtLastError(), hip.hipGetLastError()) != (801, 801, 801, 801):
+        print(name)
+for name in {pointers!r}:
+    function = getattr(hip, name)
+    function.restype = ctypes.c_void_p
+    if (function(None), function(None), hip.hipGetLastError()) != (None, None, 801):
+        print(name)
+"""
+    status, out, err = host(native_prefix, code)
+    assert (status, out) == (0, "")
+    said = "hipfile-sim: {} is not modelled: it does nothing and returns {}."
+    assert err.splitlines() == [
+        *(said.format(name, "hipErrorNotSupported") for name in names),
+        *(said.format(name, "NULL") for name in pointers),
+    ]
+
+
+def test_end_of_a_python_program_with_work_pending(native_prefix: Path) -> None:
+    """A stream that is held, and a thread that waits for it: the program ends as if nothing were."""
+    code = """
+stream = ctypes.c_void_p()
+hip.hipStreamCreate(ctypes.byref(stream))
+held = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: time.sleep(1000))
+hip.hipLaunchHostFunc(stream, held, None)
+hip.hipMemsetAsync(None, 0, ctypes.c_size_t(0), stream)
+threading.Thread(target=hip.hipStreamSynchronize, args=(stream,), daemon=True).start()
+print("end")
+"""
+    assert host(native_prefix, code) == (0, "end\n", "")
 
 
 @pytest.mark.parametrize(

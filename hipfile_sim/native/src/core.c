@@ -408,6 +408,8 @@ HS_EXPORT const void *hipfile_sim_caller(void) { return self.caller; }
 
 int hs_last_error(void) { return self.last_error; }
 
+int hs_fail(int code) { return self.last_error = code; }
+
 int hs_take_last_error(void) {
     int taken = self.last_error;
     if (taken) {

@@ -43,6 +43,7 @@ HS_EXPORT int hipfile_sim_control(int operation);
 
 /* The calling thread's last HIP error, a copy of what the model keeps: hipPeekAtLastError need not enter Python. */
 int hs_last_error(void);
+int hs_fail(int code); /* makes `code` the last error, and returns it */
 int hs_take_last_error(void);
 
 /* Whether this library started the interpreter, and whether the model has been loaded into it. */

@@ -10,33 +10,45 @@ HS_EXPORT int hipPeekAtLastError(void) { return hs_last_error(); }
 HS_EXPORT int hipGetLastError(void) { return hs_take_last_error(); }
 HS_EXPORT int hipExtGetLastError(void) { return hs_take_last_error(); }
 
-int hs_not_modelled(const char *name, atomic_flag *said) {
+int hs_not_modelled(const char *name, const char *returns, atomic_flag *said) {
+    int saved = errno;
     if (!atomic_flag_test_and_set(said))
-        fprintf(stderr, "hipfile-sim: %s is not modelled: it does nothing and returns hipErrorNotSupported.\n", name);
-    return HS_HIP_NOT_SUPPORTED;
+        fprintf(stderr, "hipfile-sim: %s is not modelled: it does nothing and returns %s.\n", name, returns);
+    errno = saved;
+    return hs_fail(HS_HIP_NOT_SUPPORTED);
 }
 
 /* ------------------------------------------------------------------------------------------------------- look-up */
 
 enum { FOUND = 0, NOT_FOUND = 1 };
+enum { INVALID_VALUE = 1, HIP_NOT_FOUND = 500 };
+
+/* The HIP function of that name: of this library, not of those that it uses, and none of its own. */
+static void *find_function(const char *name) {
+    Dl_info found, mine;
+    if (strncmp(name, "hip", 3) || !strncmp(name, "hipfile", 7)) return NULL;
+    void *library = dlopen(hs_library_path(), RTLD_NOW | RTLD_NOLOAD);
+    void *function = library ? dlsym(library, name) : NULL;
+    if (library) dlclose(library);
+    if (!function || !dladdr(function, &found) || !dladdr(hs_names, &mine)) return NULL;
+    return found.dli_fbase == mine.dli_fbase ? function : NULL;
+}
 
 HS_EXPORT int hipGetProcAddress(const char *symbol, void **pfn, int version, uint64_t flags, void *symbol_status) {
     (void)flags;
     char name[128];
     size_t length = 0;
     do { /* byte by byte: the name may end right before memory that is not there */
-        if (!hs_peek(name + length, symbol + length, 1)) return 1; /* hipErrorInvalidValue */
+        if (!hs_peek(name + length, symbol + length, 1)) return hs_fail(INVALID_VALUE);
     } while (name[length++] && length < sizeof name);
-    if (name[length - 1]) return 1;
+    if (name[length - 1]) return hs_fail(INVALID_VALUE);
     if (version >= 600 && !strcmp(name, "hipGetDeviceProperties")) strcpy(name, "hipGetDevicePropertiesR0600");
     if (version >= 600 && !strcmp(name, "hipChooseDevice")) strcpy(name, "hipChooseDeviceR0600");
-    void *library = dlopen(hs_library_path(), RTLD_NOW | RTLD_NOLOAD);
-    void *function = library ? dlsym(library, name) : NULL;
-    if (library) dlclose(library);
+    void *function = find_function(name);
     int status = function ? FOUND : NOT_FOUND;
-    if (!hs_poke(pfn, &function, sizeof function)) return 1;
-    if (symbol_status && !hs_poke(symbol_status, &status, sizeof status)) return 1;
-    return function ? 0 : 500; /* hipErrorNotFound */
+    if (!hs_poke(pfn, &function, sizeof function)) return hs_fail(INVALID_VALUE);
+    if (symbol_status && !hs_poke(symbol_status, &status, sizeof status)) return hs_fail(INVALID_VALUE);
+    return function ? 0 : hs_fail(HIP_NOT_FOUND);
 }
 
 /* ------------------------------------------------------------ what compilers emit around kernels and their launches */

@@ -63,6 +63,6 @@ HS_INLINE void hs_void(const hs_symbol *symbol, const uint64_t *args) {
     hipfile_sim_call(symbol, args, out, __builtin_return_address(0), __builtin_dwarf_cfa());
 }
 
-int hs_not_modelled(const char *name, atomic_flag *said);
+int hs_not_modelled(const char *name, const char *returns, atomic_flag *said);
 
 #endif

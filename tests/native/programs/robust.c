@@ -1,6 +1,7 @@
 /* What a C host may do to a library that has an interpreter inside. argv[1] names the case. */
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <hip/hip_runtime_api.h>
 #include <hipfile.h>
 #include <pthread.h>
@@ -30,6 +31,20 @@ static void *count_devices(void *unused) {
 static void race(void) {
     pthread_t threads[8];
     for (int i = 0; i < 8; i++) CHECK(!pthread_create(&threads[i], NULL, count_devices, NULL));
+    for (int i = 0; i < 8; i++) pthread_join(threads[i], NULL);
+}
+
+static pthread_barrier_t barrier;
+static void *first_of_either(void *number) {
+    pthread_barrier_wait(&barrier);
+    if ((long)number % 2) CHECK(hipFileUseCount() == 0);
+    return count_devices(NULL);
+}
+/* Eight threads at once, half of them through the one library and half through the other. */
+static void race_of_both(void) {
+    pthread_t threads[8];
+    CHECK(!pthread_barrier_init(&barrier, NULL, 8));
+    for (long i = 0; i < 8; i++) CHECK(!pthread_create(&threads[i], NULL, first_of_either, (void *)i));
     for (int i = 0; i < 8; i++) pthread_join(threads[i], NULL);
 }
 
@@ -156,16 +171,55 @@ static void look_up(void) {
     CHECK(hipGetProcAddress("hipGetDeviceProperties", &function, 700, 0, &status) == hipSuccess);
     CHECK(function == dlsym(RTLD_DEFAULT, "hipGetDevicePropertiesR0600"));
     CHECK(hipGetProcAddress("hipNoSuchFunction", &function, 600, 0, &status) != hipSuccess && status == 1 && !function);
+    static const char *const not_hip[] = {"printf", "malloc", "hipfile_sim_call", "hipFileRead", "hs_last_error", "", "hip"};
+    for (size_t i = 0; i < sizeof not_hip / sizeof *not_hip; i++)
+        CHECK(hipGetProcAddress(not_hip[i], &function, 600, 0, &status) == hipErrorNotFound && status == 1 && !function);
+    CHECK(hipGetLastError() == hipErrorNotFound && hipGetLastError() == hipSuccess);
     CHECK(hipGetProcAddress((char *)16, &function, 600, 0, &status) == hipErrorInvalidValue);
     CHECK(hipGetProcAddress("hipMalloc", (void **)16, 600, 0, NULL) == hipErrorInvalidValue);
+}
+
+static void never_returns(void *unused) {
+    (void)unused;
+    for (;;) pause();
+}
+static void *synchronise(void *stream) {
+    hipStreamSynchronize(stream);
+    return NULL;
+}
+static void pending_work(void) {
+    enum { COUNT = 16, SIZE = 65536 };
+    static size_t size = SIZE;
+    static hoff_t zero;
+    static ssize_t done[2 * COUNT];
+    char path[4096];
+    hipStream_t held, free;
+    void *data;
+    hipFileHandle_t handle;
+    hipFileDescr_t descr;
+    pthread_t thread;
+    snprintf(path, sizeof path, "%s/pending", getenv("FOLDER"));
+    memset(&descr, 0, sizeof descr);
+    descr.type = hipFileHandleTypeOpaqueFD;
+    descr.handle.fd = open(path, O_RDWR | O_CREAT, 0600);
+    CHECK(descr.handle.fd >= 0 && !ftruncate(descr.handle.fd, SIZE));
+    CHECK(hipFileHandleRegister(&handle, &descr).err == 0);
+    CHECK(hipMalloc(&data, SIZE) == hipSuccess && hipStreamCreate(&held) == hipSuccess);
+    CHECK(hipStreamCreateWithFlags(&free, hipStreamNonBlocking) == hipSuccess);
+    CHECK(hipLaunchHostFunc(held, never_returns, NULL) == hipSuccess);
+    for (int i = 0; i < COUNT; i++) {
+        CHECK(hipFileReadAsync(handle, data, &size, &zero, &zero, &done[i], held).err == 0);
+        CHECK(hipFileWriteAsync(handle, data, &size, &zero, &zero, &done[COUNT + i], free).err == 0);
+    }
+    CHECK(!pthread_create(&thread, NULL, synchronise, held));
 }
 
 static const struct {
     const char *name;
     void (*run)(void);
-} cases[] = {{"race", race},       {"short_threads", short_threads}, {"forks", forks},     {"plugin", plugin},
-             {"at_exit", at_exit}, {"keep_signals", keep_signals},   {"reenter", reenter}, {"keeps_errno", keeps_errno},
-             {"look_up", look_up}};
+} cases[] = {{"race", race},       {"race_of_both", race_of_both}, {"short_threads", short_threads}, {"forks", forks},
+             {"plugin", plugin},   {"at_exit", at_exit},           {"keep_signals", keep_signals},   {"reenter", reenter},
+             {"look_up", look_up}, {"keeps_errno", keeps_errno},   {"pending_work", pending_work}};
 
 int main(int argc, char **argv) {
     for (size_t i = 0; argc == 2 && i < sizeof cases / sizeof *cases; i++)
