@@ -10,15 +10,17 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hipfile_mock.near import near
+from hipfile_sim.engine.command import MEM, Access
 from hipfile_sim.observe.timeline import steps
-from hipfile_sim.observe.trace import CallEvent, CommandEvent, Trace
+from hipfile_sim.observe.trace import CallEvent, CommandEvent, SlotEvent, Trace
 
 if TYPE_CHECKING:
     import os
 
 __all__ = ["Operation", "Recorder", "Recording", "RecordingMismatch"]
 
-VERSION = 1
+VERSION = 2
 ASYNC = ("hipFileReadAsync", "hipFileWriteAsync")
 
 
@@ -48,7 +50,8 @@ class Operation:
         return int(self.call.args["stream"])
 
     def __str__(self) -> str:
-        return f"{self.call.name} (call {self.call.seq})"
+        where = f"{self.commands[0].lane.name}, " if self.commands else ""
+        return f"{self.call.name} ({where}call {self.call.seq})"
 
 
 Step = CallEvent | CommandEvent | Operation
@@ -78,8 +81,20 @@ class Recorder(Trace):
 
     machine: Any = None
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._results: list[tuple[int, int]] = []  # order, and what a result slot was given
+
     def attached(self, machine: Any) -> None:
         self.machine = machine
+
+    def _slot(self, access: Access, time: int, what: str) -> SlotEvent | None:
+        event = super()._slot(access, time, what)
+        if event is not None and event.write and event.name.startswith("bytes") and self.machine is not None:
+            data = self.machine.memory.read(access.start, 8)
+            if data is not None:
+                self._results.append((event.order, int.from_bytes(data, "little", signed=True)))
+        return event
 
     # -- questions ---------------------------------------------------------------------------------------------------
 
@@ -134,7 +149,7 @@ class Recorder(Trace):
             first_begin = min(second, key=self._begin)
             if self._end(last_end) > self._begin(first_begin):
                 expected = [f"{_name(last_end)} ends", f"{_name(first_begin)} begins"]
-                self._fail("these steps were not in order", expected, expected[::-1])
+                self._fail("these steps were not in order", expected, expected[::-1], (last_end, first_begin))
 
     def assert_overlapped(self, first: Selector, second: Selector) -> None:
         """Some step of the first selector and some of the second were under way at the same (virtual) time.
@@ -153,7 +168,7 @@ class Recorder(Trace):
         expected = ["at the same time:", f"  {_name(mine[0])}", f"  {_name(theirs[0])}"]
         actual = ["one after the other:"]
         actual += [f"  {_name(step)} {_us(self._span(step))}" for step in sorted([mine[0], theirs[0]], key=self._span)]
-        self._fail("nothing overlapped", expected, actual)
+        self._fail("nothing overlapped", expected, actual, (mine[0], theirs[0]))
 
     def assert_no_leaks(self) -> None:
         """Nothing is left: operations in flight, handles, buffers, registrations, streams, events, memory, use count.
@@ -189,9 +204,31 @@ class Recorder(Trace):
     # -- a run on disk -----------------------------------------------------------------------------------------------
 
     def recording(self) -> Recording:
-        """The run so far, without addresses and thread numbers: equal for equal runs."""
+        """The run so far, without addresses and thread numbers: equal for equal runs.
+
+        Calls with their arguments and what they returned, commands with times, bytes and ranges of files, and the
+        results that operations published.
+        """
         profile = self.machine.profile.name if self.machine is not None else ""
-        return Recording(profile, tuple(self.signature()))
+        return Recording(profile, tuple(self._lines()))
+
+    def _lines(self) -> list[str]:
+        steps = [(call.order, f"call {_told(call)}") for call in self.calls]
+        steps += [(order, f"result {value}") for order, value in self._results]
+        for command in self.commands:
+            where = f"{command.lane.name}: {command.kind} #{command.ticket}"
+            steps.append((command.order, f"submit {where} at {command.submitted}"))
+            if command.start_order >= 0:
+                steps.append((command.start_order, f"start  {where} at {command.started}"))
+            if command.finish_order >= 0:
+                touched = "".join(
+                    f", {'writes' if access.write else 'reads'} file {access.start} to {access.start + access.length}"
+                    for access in command.accesses
+                    if access.space != MEM
+                )
+                text = f"finish {where} at {command.finished}, {command.nbytes} bytes{touched}"
+                steps.append((command.finish_order, text))
+        return [text for _, text in sorted(steps)]
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write `recording` to a file."""
@@ -225,7 +262,10 @@ class Recorder(Trace):
             found, what = list(selector), "the given steps"
         if not found:
             names = sorted({call.name for call in self.find_calls()} | {command.label for command in self.commands})
-            raise AssertionError(f"nothing in this run matches {what}; it has: {', '.join(names) or 'no steps at all'}")
+            plain = isinstance(selector, str) and not set(selector) & set("*?[")
+            hint = near(selector, names) if plain else ""
+            has = ", ".join(names) or "no steps at all"
+            raise AssertionError(f"nothing in this run matches {what}{hint or ';'} it has: {has}")
         return found, what
 
     def _named(self, pattern: str) -> Iterator[Step]:
@@ -257,8 +297,9 @@ class Recorder(Trace):
         start = first.started if first.started >= 0 else float("inf")
         return start, last.finished if last.finished >= 0 else float("inf")
 
-    def _fail(self, what: str, expected: Sequence[str], actual: Sequence[str]) -> None:
-        raise AssertionError(f"{what}\n\n{side_by_side(expected, actual)}\n\n{steps(self)}")
+    def _fail(self, what: str, expected: Sequence[str], actual: Sequence[str], named: Sequence[Step] = ()) -> None:
+        places = "".join(f"\n{_place(step)}" for step in named)
+        raise AssertionError(f"{what}\n\n{side_by_side(expected, actual)}\n{places}\n\n{steps(self)}")
 
 
 @dataclass(frozen=True)
@@ -339,12 +380,40 @@ def side_by_side(expected: Sequence[str], actual: Sequence[str]) -> str:
     return "\n".join(rows)
 
 
+_NO_VALUES = frozenset(
+    ("pointer", "destination", "source", "stream", "event", "start", "stop", "handle", "batch", "fd")
+)
+"""Parameters that are addresses, or numbers that the system hands out."""
+
+
+def _told(call: CallEvent) -> str:
+    """A call with what is the same in every equal run: plain numbers among its arguments, and its result."""
+    values = [
+        f"{name}={int(value)}"
+        for name, value in call.args.items()
+        if isinstance(value, int) and name not in _NO_VALUES and not name.endswith("_p")
+    ]
+    result = call.result
+    if isinstance(result, BaseException):
+        said = type(result).__name__
+    else:
+        first = result[0] if isinstance(result, tuple) and result else result
+        first = first[0] if isinstance(first, tuple) and first else first  # a status, then its code
+        said = str(getattr(first, "name", first)) if isinstance(first, int) else ""
+    return f"{call.name}({', '.join(values)}){f' -> {said}' if said else ''}"
+
+
 def _name(step: Step) -> str:
     if isinstance(step, CallEvent):
         return f"{step.name} (call {step.seq})"
     if isinstance(step, Operation):
         return str(step)
     return f"{step.label} ({step.lane.name} #{step.ticket})"
+
+
+def _place(step: Step) -> str:
+    site = step.call.site if isinstance(step, Operation) else step.site
+    return f"  {_name(step)}{_at(site)}"
 
 
 def _us(span: tuple[float, float]) -> str:

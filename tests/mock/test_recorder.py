@@ -7,6 +7,7 @@ import os
 
 import pytest
 
+from hipfile_mock import fake, faults
 from hipfile_mock.recorder import Recorder, Recording, RecordingMismatch, side_by_side
 from hipfile_sim import Machine
 from hipfile_sim.driver.codes import FileDescr
@@ -163,6 +164,45 @@ def test_the_first_difference_is_shown(path, tmp_path):
     with pytest.raises(RecordingMismatch, match="differs from the recording at step") as caught:
         record(path, schedule="eager").assert_matches(target)
     assert "\n! " in str(caught.value)
+
+
+def loaded(path, **changes):
+    """The recording of one read, changed in one place."""
+    given = {"size": 4096, "file_offset": 0, "fault": None, **changes}
+    rule = [] if given["fault"] is None else [faults.on("read").result(given["fault"])]
+    with fake(strict=False, faults=rule, faces=["hipfile"]) as session:
+        import hipfile
+
+        _, pointer = session.hip.hipMalloc(8192)
+        with hipfile.FileHandle(path, os.O_RDONLY) as file, hipfile.Buffer(pointer, 8192, 0) as buffer:
+            io = file.read_async(buffer, given["size"], given["file_offset"], 0, 0)
+            session.hip.hipStreamSynchronize(0)
+            assert io.bytes_done == (given["fault"] or given["size"])
+        return session.recorder.recording()
+
+
+@pytest.mark.parametrize(
+    ("change", "shown"),
+    [
+        ({"size": 2048}, "2048"),
+        ({"file_offset": 512}, "reads file 512 to 4608"),
+        ({"fault": -5}, "result -5"),
+    ],
+)
+def test_what_a_run_did_counts_and_not_only_its_order(path, change, shown):
+    """An offset, a size, a late result: each is a difference, although the same commands run at the same times."""
+    loaded(path).assert_equals(loaded(path))
+    with pytest.raises(RecordingMismatch) as caught:
+        loaded(path, **change).assert_equals(loaded(path))
+    assert any(line.startswith("! ") and shown in line for line in str(caught.value).splitlines())
+
+
+def test_a_recording_shows_arguments_and_codes(path):
+    lines = loaded(path).lines
+    assert "call hipMalloc(size=8192) -> hipSuccess" in lines
+    assert any(line.startswith("call hipFileBufRegister(length=8192, flags=0) -> hipFileSuccess") for line in lines)
+    assert "result 4096" in lines
+    assert not any("0x" in line for line in lines)
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"version": 9, "profile": "", "lines": []}', "[1]"])
