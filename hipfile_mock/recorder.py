@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -18,7 +19,7 @@ from hipfile_sim.observe.trace import CallEvent, CommandEvent, SlotEvent, Trace
 if TYPE_CHECKING:
     import os
 
-__all__ = ["Operation", "Recorder", "Recording", "RecordingMismatch"]
+__all__ = ["Calls", "Operation", "Recorder", "Recording", "RecordingMismatch"]
 
 VERSION = 2
 ASYNC = ("hipFileReadAsync", "hipFileWriteAsync")
@@ -63,8 +64,26 @@ class RecordingMismatch(AssertionError):
     """Two runs differ."""
 
 
+class Calls(deque[CallEvent]):
+    """Every call, in order, those that hipFile makes itself included. Called, it gives the program's own.
+
+    ``recorder.calls("hipMem*", size=64)`` is ``recorder.find_calls("hipMem*", size=64)``.
+    """
+
+    def __call__(self, name: str = "*", **arguments: Any) -> list[CallEvent]:
+        return [
+            call
+            for call in self
+            if call.parent is None
+            and fnmatchcase(call.name, name)
+            and all(call.args.get(key) == value for key, value in arguments.items())
+        ]
+
+
 class Recorder(Trace):
-    """Records a machine. ``hipfile_mock.session().recorder`` is one; or give it to ``Machine(observers=[recorder])``.
+    """Records a machine; `limit` as of `Trace`.
+
+    ``hipfile_mock.session().recorder`` is one; or give it to ``Machine(observers=[recorder])``.
 
     Examples
     --------
@@ -81,9 +100,12 @@ class Recorder(Trace):
 
     machine: Any = None
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._results: list[tuple[int, int]] = []  # order, and what a result slot was given
+    calls: Calls
+
+    def __init__(self, limit: int | None = None) -> None:
+        super().__init__(limit)
+        self.calls = Calls(maxlen=limit)
+        self._results: deque[tuple[int, int]] = deque(maxlen=limit)  # order, and what a result slot was given
 
     def attached(self, machine: Any) -> None:
         self.machine = machine
@@ -100,13 +122,7 @@ class Recorder(Trace):
 
     def find_calls(self, name: str = "*", **arguments: Any) -> list[CallEvent]:
         """The program's own calls whose name matches the glob and whose arguments have these values."""
-        return [
-            call
-            for call in self.calls
-            if call.parent is None
-            and fnmatchcase(call.name, name)
-            and all(call.args.get(key) == value for key, value in arguments.items())
-        ]
+        return self.calls(name, **arguments)
 
     def find_commands(self, kind: str = "*", *, stream: int | None = None) -> list[CommandEvent]:
         """The commands whose kind or label matches the glob, optionally of one stream."""

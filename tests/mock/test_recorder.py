@@ -166,6 +166,25 @@ def test_the_first_difference_is_shown(path, tmp_path):
     assert "\n! " in str(caught.value)
 
 
+def test_calls_are_a_sequence_and_a_question(recorder):
+    with Machine(env={}, observers=[recorder]) as machine:
+        _, first = machine.hip.hipMalloc(64)
+        machine.hip.hipMalloc(128)
+        machine.hip.hipFree(first)
+    assert [call.name for call in recorder.calls] == ["hipMalloc", "hipMalloc", "hipFree"]
+    assert [call.args["size"] for call in recorder.calls("hipMalloc")] == [64, 128]
+    assert recorder.calls("hip*", size=128) == recorder.find_calls(size=128) == [recorder.calls[1]]
+    assert len(recorder.calls()) == 3
+
+
+def test_a_recorder_that_keeps_the_newest_steps_only():
+    recorder = Recorder(limit=2)
+    with Machine(env={}, observers=[recorder]) as machine:
+        for size in (64, 128, 256):
+            machine.hip.hipMalloc(size)
+    assert [call.args["size"] for call in recorder.calls()] == [128, 256]
+
+
 def loaded(path, **changes):
     """The recording of one read, changed in one place."""
     given = {"size": 4096, "file_offset": 0, "fault": None, **changes}
