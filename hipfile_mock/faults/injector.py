@@ -24,6 +24,7 @@ class Injector(Observer):
 
     def __init__(self, machine: Any) -> None:
         self.machine: Any = weakref.proxy(machine)
+        self._key = weakref.ref(machine)
         self.rules: list[Rule] = []
         self._running = threading.local()
         self._lock = threading.RLock()
@@ -79,6 +80,9 @@ class Injector(Observer):
         machine.remove_observer(self)
         machine.files = machine.hipfile.files = self._files
         machine.hip.interpose, machine.hipfile.interpose, machine.hipfile.on_publish = self._before
+        key = self._key()
+        if key is not None:  # this object leads back to the machine, and would keep it for ever
+            _injectors.pop(key, None)
 
     # -- where they act ----------------------------------------------------------------------------------------------
 
