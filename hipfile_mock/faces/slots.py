@@ -219,6 +219,8 @@ class AsyncSlots:
         machine = self._machine() if markers and self._machine is not None else None
         if machine is None or machine.engine.closed:
             return
+        if machine.engine.tracker is not None:
+            machine.engine.tracker.unguarded(self._address)
         engine = machine.engine
         if not engine.observers and _done(markers):
             return
@@ -248,6 +250,16 @@ class AsyncSlots:
             self._machine = weakref.ref(machine)
             self._markers = ()
         self._markers = (*(m for m in self._markers if m[0] is not lane and m[0].completed < m[1]), (lane, ticket))
+
+    def _guard(self, machine: Any) -> None:
+        """Tell an explorer that nobody looks at these slots but by the properties below, which announce it."""
+        if machine.engine.tracker is not None:
+            machine.engine.tracker.guarded(self._address, _SIZE)
+
+    def _unguard(self, machine: Any) -> None:
+        """Undo `_guard` of an operation that was not queued, unless another one was."""
+        if machine.engine.tracker is not None and not self._markers:
+            machine.engine.tracker.unguarded(self._address)
 
     # -- the slots ---------------------------------------------------------------------------------------------------
 

@@ -39,6 +39,9 @@ def _shard(ctx: click.Context, param: click.Parameter, value: str | None) -> tup
               "first. pct, random: samples.")  # fmt: skip
 @click.option("--bound", type=click.IntRange(min=0), default=3, show_default=True, metavar="N",
               help="Preemptions of bounded; ordering constraints of pct.")  # fmt: skip
+@click.option("--host", type=click.Choice(["opaque", "announced"]), default="opaque", show_default=True,
+              help="Of dpor: what the program's own code looks at. opaque: anything that a host can see. announced: "
+              "only slots, pinned tensors and what calls say.")  # fmt: skip
 @click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Where random and pct begin.")
 @click.option("--seconds", type=click.FloatRange(min=0), metavar="S", help="Stop after so many seconds.")
 @click.option("--shard", callback=_shard, metavar="I/N", help="Only part I of N, counted from 0.")
@@ -57,6 +60,7 @@ def command(
     schedules: int,
     strategy: str,
     bound: int,
+    host: str,
     seed: int,
     seconds: float | None,
     shard: tuple[int, int] | None,
@@ -114,6 +118,7 @@ def command(
                 schedules=schedules or None,
                 strategy=strategy,
                 bound=bound,
+                host=host,
                 seed=seed,
                 seconds=seconds,
                 twice=twice,

@@ -79,7 +79,10 @@ def public(
                 return function(self, *args, **kwargs)
             engine.clock.advance(engine.costs.host_call)
             try:
-                result = function(self, *args, **kwargs)
+                if engine.tracker is None:
+                    result = function(self, *args, **kwargs)
+                else:
+                    result = _followed(self, function, args, kwargs)
                 engine.host_point(name)
             except MachineClosedError:  # by another thread, while this one waited
                 return shape(CLOSED)  # type: ignore[no-any-return]
@@ -107,7 +110,7 @@ def public(
                 result = _GO_ON if always else _refused(self, name, args, shape)
                 if result is _GO_ON:
                     engine.clock.advance(engine.costs.host_call)
-                    result = function(self, *args, **kwargs)
+                    result = _followed(self, function, args, kwargs)
             except MachineClosedError:  # by another thread, while this one waited
                 result = shape(CLOSED)
                 _returned(self, record, result)
@@ -129,6 +132,21 @@ CLOSED = HipFileStatus(OpError.hipFileDriverNotInitialized)
 """What a call answers once its machine is closed: no facts speak of it, and no other call of an open driver does."""
 
 _GO_ON = object()
+
+
+def _followed(driver: Driver, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Do the work. An explorer learns that no code of the caller runs between the HIP calls that it makes."""
+    tracker = driver.engine.tracker
+    if tracker is None or driver.engine.in_host_function:
+        return function(driver, *args, **kwargs)
+    tracker.entered()
+    try:
+        result = function(driver, *args, **kwargs)
+    except BaseException:
+        tracker.left(at_once=True)
+        raise
+    tracker.left(at_once=False)
+    return result
 
 
 def _refused(driver: Driver, name: str, args: tuple[Any, ...], shape: Callable[[HipFileStatus], Any]) -> Any:

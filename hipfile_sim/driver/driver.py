@@ -111,9 +111,11 @@ class Driver(Services):
     @public()
     def hipFileDriverClose(self) -> HipFileStatus:
         """Close it once; 5001 if it is not open. [life.close.counts]"""
+        self.looked_at()
         drain = self.profile.last_close == "drain"
         if drain and self.state.use_count == 1:  # [life.close.in-flight]
             self.wait_for(list(self.monitor.active), "hipFileDriverClose")
+            self.looked_at()
         result = self.state.close()
         if result is SUCCESS and self.state.use_count == 0:
             if drain:  # [life.close.streams-survive]
@@ -149,6 +151,7 @@ class Driver(Services):
     @public(as_nothing)
     def hipFileHandleDeregister(self, handle: int) -> None:
         """Deregister; silently nothing for an unknown handle, and for one in use. [file.deregister.silent]"""
+        self.looked_at()
         with self.state.lock:
             self.state.files.deregister(handle & U64)
 
@@ -175,6 +178,7 @@ class Driver(Services):
     @public()
     def hipFileBufDeregister(self, pointer: int) -> HipFileStatus:
         """Forget a registered base: 5024 if unknown, 5006 with a closed driver, 5030 in use. [buffer.deregister.ok]"""
+        self.looked_at()
         state = self.state
         with state.lock:
             if state.use_count == 0:  # [buffer.deregister.closed]
@@ -268,6 +272,7 @@ class Driver(Services):
     @public()
     def hipFileStreamDeregister(self, stream: int) -> HipFileStatus:
         """Forget a stream, in use or not; 5022 if it is not registered. [stream.deregister.ok]"""
+        self.looked_at()
         found = self.state.streams.entries.get(stream & U64)
         try:
             self.state.streams.deregister(stream & U64)
@@ -383,4 +388,5 @@ class Driver(Services):
     def _stats(self, make: Callable[[], Any]) -> tuple[HipFileStatus, Any]:
         if not self.profile.stats_api:  # [stats.api] the symbol is absent there; this is the nearest answer
             return status(OpError.hipFileInternalError), None
+        self.looked_at()
         return SUCCESS, make()

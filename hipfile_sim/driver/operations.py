@@ -143,6 +143,7 @@ class OpCommand(Command):
     """A command of one operation."""
 
     __slots__ = ("op",)
+    library: ClassVar[bool] = True
 
     def __init__(self, op: AsyncOp) -> None:
         self.op = op
@@ -185,13 +186,14 @@ class Bind(OpCommand):
 class CpuCopy(OpCommand):
     """Moves one chunk between the file and the bounce buffer, on the host. [chunk.cpu-copy]"""
 
-    __slots__ = ("count", "start")
+    __slots__ = ("count", "start", "wanted")
     kind: ClassVar[str] = "cpu_copy"
     on_host_thread: ClassVar[bool] = True
 
     def __init__(self, op: AsyncOp) -> None:
         self.op = op
         self.count = -1
+        self.wanted = 0
         self.cost_ns = None
         self.label = None
         self.site = None
@@ -208,14 +210,15 @@ class CpuCopy(OpCommand):
     def accesses(self) -> Sequence[Access]:
         op = self.op
         start, count = self._span()
-        if count <= 0:
+        looked = max(count, self.wanted)  # a short read has seen where the file ends
+        if looked <= 0:
             return ()
+        file = Access(op.driver.file_space(op.file), start, looked, op.write)
+        if count <= 0:
+            return (file,)
         bounce = op.bounce
         assert bounce is not None
-        return (
-            Access(op.driver.file_space(op.file), start, count, op.write),
-            Access(MEM, bounce.pointer, count, not op.write),
-        )
+        return file, Access(MEM, bounce.pointer, count, not op.write)
 
     def cost(self, model: CostModel) -> int:
         return model.file(self._span()[1])
@@ -231,6 +234,8 @@ class CpuCopy(OpCommand):
         file = op.file
         if driver.engine.observers:
             driver.check_descriptor(file)
+        if not op.write:
+            self.wanted = want
         count = 0
         if want > 0:
             fd = file.buffered_fd

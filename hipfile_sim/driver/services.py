@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from errno import errorcode
 from typing import TYPE_CHECKING, Any
 
-from hipfile_sim.engine.command import MEM, Access, Command, Space
+from hipfile_sim.engine.command import LIBRARY, MEM, Access, Command, Space
 from hipfile_sim.hip.codes import HipError
 from hipfile_sim.observe.observer import HostAccess, Note, Site, call_site, current_thread
 
@@ -35,9 +35,12 @@ class Services:
     runtime, engine, memory, hostmem
         The machine below.
     profile, environment : Profile, Environment
+    on_lane : bool
+        A command of a lane is on the synchronous path: what it touches is not of the host's doing.
     """
 
     state: DriverState
+    on_lane = False
 
     def __init__(self, runtime: Runtime, profile: Profile, environment: Environment, files: FileOps) -> None:
         self.runtime = runtime
@@ -84,6 +87,30 @@ class Services:
         with self.engine.lock:
             for observer in self.engine.observers:
                 observer.host_access(record)
+
+    # -- explorers ---------------------------------------------------------------------------------------------------
+
+    def touched(self, *accesses: Access) -> None:
+        """Tell an explorer what the library itself touches in a call of the host."""
+        tracker = self.engine.tracker
+        if tracker is not None and not self.on_lane:
+            for access in accesses:
+                tracker.touched(access)
+
+    def slots_touched(self, inputs: Iterable[int], result: int, *, counted: bool) -> None:
+        """Tell an explorer of the slots that a submission reads, and of the one that it may write.
+
+        `counted`: a fault may act by how many operations are in flight.
+        """
+        self.touched(
+            Access(LIBRARY, 0, 1, counted),
+            *(Access(MEM, pointer, SLOT, False) for pointer in inputs if pointer),
+            *((Access(MEM, result, SLOT, True),) if result else ()),
+        )
+
+    def looked_at(self) -> None:
+        """Tell an explorer that a call of the host depends on what is in use."""
+        self.touched(Access(LIBRARY, 0, 1, True))
 
     def check_descriptor(self, file: RegisteredFile) -> None:
         """Tell the observers when the caller's descriptor number means another file by now. [file.client-close]"""

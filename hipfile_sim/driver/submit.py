@@ -50,6 +50,9 @@ def submit(
 
     Until every check has passed, ``*bytes_p`` is left alone. [submit.untouched]
     """
+    if driver.engine.tracker is not None:
+        inputs = (size_p, file_offset_p, buffer_offset_p)
+        driver.slots_touched(inputs, bytes_p, counted=driver.interpose is not None)
     op = AsyncOp()
     state = driver.state
     with state.lock:

@@ -53,6 +53,7 @@ class Task(Command):
 
     __slots__ = ("batch", "buffer", "count", "driver", "file", "marker", "op", "running", "state")
     kind: ClassVar[str] = "batch_io"
+    library: ClassVar[bool] = True
 
     def __init__(self, driver: Driver, batch: Batch, op: BatchOp, file: RegisteredFile, buffer: Buffer) -> None:
         super().__init__()
@@ -72,13 +73,18 @@ class Task(Command):
         return self.op.opcode == BatchOpcode.hipFileBatchWrite
 
     def accesses(self) -> Sequence[Access]:
-        count = self.op.size if self.state == BatchStatus.hipFilePending else self.count
-        if count <= 0:
-            return ()
         op = self.op
+        count = op.size if self.state == BatchStatus.hipFilePending else self.count
+        if count < 0 or (count == 0 and self.writes):
+            return ()
+        if not self.writes:  # a short read has seen where the file ends, and takes the rest of the host buffer along
+            looked = Access(self.driver.file_space(self.file), op.file_offset, op.size, False)
+            if count == 0:
+                return (looked,)
+            return looked, Access(MEM, self.buffer.base + op.buffer_offset, op.size, True)
         return (
-            Access(self.driver.file_space(self.file), op.file_offset, count, self.writes),
-            Access(MEM, self.buffer.base + op.buffer_offset, count, not self.writes),
+            Access(self.driver.file_space(self.file), op.file_offset, count, True),
+            Access(MEM, self.buffer.base + op.buffer_offset, count, False),
         )
 
     def cost(self, model: CostModel) -> int:
@@ -90,17 +96,21 @@ class Task(Command):
                 return
             self.running = True
         op = self.op
-        result = sync.run(
-            self.driver,
-            self.writes,
-            self.file,
-            self.buffer,
-            op.size,
-            op.file_offset,
-            op.buffer_offset,
-            0,  # a pool thread never changes its current device
-            self._move,
-        )
+        self.driver.on_lane = True
+        try:
+            result = sync.run(
+                self.driver,
+                self.writes,
+                self.file,
+                self.buffer,
+                op.size,
+                op.file_offset,
+                op.buffer_offset,
+                0,  # a pool thread never changes its current device
+                self._move,
+            )
+        finally:
+            self.driver.on_lane = False
         self.count = max(0, result.count)
         code = _event_code(result, self.driver.profile.batch_failure)
         self.finish(BatchStatus.hipFileComplete if code >= 0 else BatchStatus.hipFileFailed, code)

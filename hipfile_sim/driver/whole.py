@@ -37,24 +37,26 @@ class RunIO(OpCommand):
         What was taken.
     """
 
-    __slots__ = ("count", "data")
+    __slots__ = ("count", "data", "wanted")
     kind: ClassVar[str] = "run_io"
     on_host_thread: ClassVar[bool] = True
 
     def __init__(self, op: AsyncOp) -> None:
         super().__init__(op)
         self.count = -1
+        self.wanted = 0
         self.data = bytearray()
 
     def accesses(self) -> Sequence[Access]:
         op = self.op
         touched = [Access(MEM, pointer, SLOT, False) for pointer in op.late_slots]
         count, file_offset, buffer_offset = self.span()
-        if count > 0:
+        looked = max(count, self.wanted)  # a short read has seen where the file ends
+        if looked > 0:
             if op.write:
                 touched.append(Access(MEM, op.buffer.base + buffer_offset, count, False))
             else:
-                touched.append(Access(op.driver.file_space(op.file), file_offset, count, False))
+                touched.append(Access(op.driver.file_space(op.file), file_offset, looked, False))
         return touched
 
     def span(self) -> tuple[int, int, int]:
@@ -99,7 +101,8 @@ class RunIO(OpCommand):
                 return
             self.count = max(0, _device(op, self.data, size))
         else:
-            self.count = max(0, _file(op, self.data, min(size, room + 1)))
+            self.wanted = min(size, room + 1)
+            self.count = max(0, _file(op, self.data, self.wanted))
             if self.count > room:  # the file has more than the memory holds
                 op.value = _beyond(op, size)
                 self.count = 0

@@ -14,6 +14,8 @@ Space: TypeAlias = "str | tuple[str, int, int]"
 """``"mem"`` for every real address, ``("file", st_dev, st_ino)`` for a file's bytes; the explorer has its own names."""
 
 MEM = "mem"
+LIBRARY = "library"
+"""State of a library above HIP that lies in no memory of the machine: what is in use, and by whom."""
 SLOW = 1
 HELD = 2
 
@@ -140,6 +142,8 @@ class Command:
         `run` calls a function of the user, so it may raise anything and may call back into the runtime.
     on_host_thread : bool
         A host function, of the user or of a library: where the runtime has one thread for all, it waits its turn.
+    library : bool
+        It belongs to a library above HIP, whose own state it looks at or gives back (`LIBRARY`).
     conditional : bool
         It may start only when `ready` says so (a wait on a value in memory).
     deps : tuple of Marker
@@ -167,6 +171,7 @@ class Command:
     user_code: ClassVar[bool] = False
     conditional: ClassVar[bool] = False
     on_host_thread: ClassVar[bool] = False
+    library: ClassVar[bool] = False
 
     lane: Lane
     ticket: int

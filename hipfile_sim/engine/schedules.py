@@ -69,6 +69,12 @@ class Tracker(Protocol):
         `before`: until the next point of this kind no code of the program runs on the host.
         """
 
+    def entered(self) -> None:
+        """The host is inside a call of a library, which may make calls of its own; no code of the program runs."""
+
+    def left(self, *, at_once: bool) -> None:
+        """That call is over. `at_once`: code of the program runs before the next point, since the call raised."""
+
     def asked(self, targets: Sequence[Marker]) -> None:
         """The host looks whether `targets` are complete, without waiting."""
 
@@ -76,7 +82,13 @@ class Tracker(Protocol):
         """The host function `command` asked the runtime something."""
 
     def touched(self, access: Access) -> None:
-        """The host reads or writes, or frees, memory that is known to the machine."""
+        """The host reads, writes or frees memory or a file, or looks at the state of a library."""
+
+    def guarded(self, address: int, length: int) -> None:
+        """From now on host code reaches this memory by announced accesses alone."""
+
+    def unguarded(self, address: int) -> None:
+        """What begins at `address` is memory like any other again."""
 
     def meddled(self) -> None:
         """The host changed what may run."""

@@ -36,6 +36,7 @@ def explore(
     bound: int = 3,
     seed: int = 0,
     seconds: float | None = None,
+    host: str = "opaque",
     twice: bool = False,
     sanitize: bool | str = False,
     keep_going: bool = False,
@@ -61,6 +62,11 @@ def explore(
         Preemptions for ``bounded``, ordering constraints for ``pct``.
     seed : int
         Where ``random`` and ``pct`` begin.
+    host : str
+        What ``dpor`` takes for granted of the program's own code between two calls. ``"opaque"``: nothing, it may look
+        at everything that a host can see. ``"announced"``: it looks where it says so (`Machine.host_access`, attributes
+        of an ``AsyncIOHandle``, operations on pinned tensors, hip and hipFile calls), and nowhere else; a program of
+        which that is not true has orders that are not covered.
     twice : bool
         Run every schedule a second time and refuse to go on if it does something else.
     sanitize : bool or str
@@ -109,7 +115,7 @@ def explore(
         raise ValueError(f"schedules is {schedules!r}: give the most schedules to run, from 1, or None for no limit")
     if seconds is not None and not seconds >= 0:
         raise ValueError(f"seconds is {seconds!r}: give a time, or None for no limit; one schedule runs in any case")
-    plan = make_strategy(strategy, bound=bound, seed=seed, shard=shard)
+    plan = make_strategy(strategy, bound=bound, seed=seed, shard=shard, host=host)
     search = _Search(body, world or _machine_world(machine), plan, sanitize, explain)
     result = search.result
     keep = Path(resume) if resume is not None else None

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from hipfile_sim.engine.command import MEM, Access, Space
+from hipfile_sim.engine.command import LIBRARY, MEM, Access, Space
 
 if TYPE_CHECKING:
     from hipfile_sim.hip.memory import Block, Memory
@@ -102,6 +103,24 @@ UNKNOWN = Footprint(asks_all=True)
 """Of a step that may do anything."""
 HOST_THREAD = ("host-thread", 0, 0)
 """Space that stands for the one thread of all host functions."""
+LIBRARY_STATE = ("library", 0, 0)
+"""Space that stands for what a library keeps for itself (`LIBRARY`)."""
+
+
+class Guard:
+    """A range that host code reaches by announced accesses alone, while it is `live`."""
+
+    __slots__ = ("end", "live", "number", "start")
+
+    def __init__(self, start: int, end: int, number: int) -> None:
+        self.start = start
+        self.end = end
+        self.number = number
+        self.live = True
+
+
+def _start(guard: Guard) -> int:
+    return guard.start
 
 
 class Places:
@@ -113,17 +132,24 @@ class Places:
 
     def __init__(self) -> None:
         self.memory: Memory | None = None
+        self._guards: list[Guard] = []
+        self._guard_count = 0
         self._ranges: list[tuple[int, int]] = []
         self._files: dict[Space, int] = {}
 
     def name(self, access: Access) -> Access:
         """The access with a name in place of its space, and its start relative to that."""
         space, start, length, write = access
+        if space == LIBRARY:
+            return Access(LIBRARY_STATE, start, length, write)
         if space != MEM:
             return Access(("file", 0, self._files.setdefault(space, len(self._files))), start, length, write)
         block = self._block(start)
         if block is not None:
             return Access(("block", 0, block.id), start - block.base, length, write)
+        guard = self._guard(start, length)
+        if guard is not None:
+            return Access(("guarded", 0, guard.number), start - guard.start, length, write)
         for number, (first, end) in enumerate(self._ranges):
             if start < end and first < start + length:
                 return Access(("host", 0, number), start - first, length, write)
@@ -131,16 +157,44 @@ class Places:
         return Access(("host", 0, len(self._ranges) - 1), 0, length, write)
 
     def visible(self, access: Access) -> bool:
-        """Whether host code can see the range: all but device memory and the buffers that a library keeps to itself."""
+        """Whether host code can see the range without a word.
+
+        That is all but device memory, the buffers that a library keeps to itself, and what is guarded.
+        """
         memory = self.memory
         if access.space != MEM or memory is None:
             return True
         block = self._block(access.start)
         if block is None:
-            return True
+            guard = self._guard(access.start, access.length)
+            return guard is None or not guard.live
         if block.kind == "device":
             return memory.settings.host_visible
         return block.base not in memory.internal
+
+    def guard(self, start: int, length: int) -> None:
+        """From now on host code reaches these bytes by announced accesses alone."""
+        guards = self._guards
+        index = bisect_left(guards, start, key=_start)
+        if index < len(guards) and guards[index].start == start:
+            if guards[index].live:
+                return
+            del guards[index]  # its memory has come back
+        self._guard_count += 1
+        guards.insert(index, Guard(start, start + length, self._guard_count))
+
+    def unguard(self, start: int) -> None:
+        """Anything may reach them again. They keep their name: a late result may still be on its way."""
+        guards = self._guards
+        index = bisect_left(guards, start, key=_start)
+        if index < len(guards) and guards[index].start == start:
+            guards[index].live = False
+
+    def _guard(self, start: int, length: int) -> Guard | None:
+        index = bisect_right(self._guards, start, key=_start) - 1
+        if index < 0 or start + length > self._guards[index].end:
+            return None
+        return self._guards[index]
 
     def _block(self, address: int) -> Block | None:
         memory = self.memory

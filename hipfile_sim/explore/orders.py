@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hipfile_sim.explore.trace import Transition
 
 LIMIT = 200_000
-"""Positions of all processes together beyond which counting is given up."""
+"""Positions of all processes together, of those that an order can come by, beyond which counting is given up."""
 
 
 def count_orders(transitions: Sequence[Transition]) -> int | None:
@@ -35,11 +35,7 @@ def count_orders(transitions: Sequence[Transition]) -> int | None:
             pending[mine] = [0] * len(processes)
         _raise(pending[mine], transition.woken, column, place)
         place[id(transition)] = len(chains[mine])
-    positions = 1
-    for chain in chains:
-        positions *= len(chain) + 1
-        if positions > LIMIT:
-            return None
+    positions = 0
     ways = {(0,) * len(processes): 1}
     for _ in range(sum(map(len, chains))):
         following: dict[tuple[int, ...], int] = {}
@@ -50,6 +46,9 @@ def count_orders(transitions: Sequence[Transition]) -> int | None:
                     moved = (*position[:index], at + 1, *position[index + 1 :])
                     following[moved] = following.get(moved, 0) + count
         ways = following
+        positions += len(ways)
+        if positions > LIMIT:
+            return None
     return sum(ways.values())
 
 

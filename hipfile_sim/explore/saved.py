@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from hipfile_sim.explore.result import Exploration
     from hipfile_sim.explore.strategies.base import Strategy
 
-VERSION = 2
+VERSION = 3
 
 
 def save(path: Path, plan: Strategy, result: Exploration) -> None:

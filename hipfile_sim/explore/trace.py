@@ -6,18 +6,25 @@ could have moved. The order between transitions that depend on each other is wha
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from hipfile_sim.engine.command import Access, Command, Marker
 from hipfile_sim.engine.schedules import HOST, Point
-from hipfile_sim.explore.footprint import HOST_THREAD, Footprint, Places
+from hipfile_sim.explore.footprint import HOST_THREAD, LIBRARY_STATE, Footprint, Places
 
 if TYPE_CHECKING:
     from hipfile_sim.machine import Machine
 
 ASKING = frozenset({"hipFileBatchIOSubmit", "hipFileBatchIOGetStatus", "hipFileBatchIOCancel", "hipFileBatchIODestroy"})
 """Calls that look at the progress of lanes of their own."""
+
+
+COUNTED = frozenset({"hipMemcpy", "hipFileRead", "hipFileWrite"})
+"""Calls that do what commands of a library do, too, and what faults count."""
+UNCOUNTED = frozenset({"bind", "advance", "memcpy_kernel"})
+"""Commands of a library that no fault counts."""
 
 
 class Transition:
@@ -93,6 +100,9 @@ class RunTrace:
     ----------
     on_transition : callable, optional
         Called with each transition as soon as its footprint and clocks are known.
+    host : str
+        ``"opaque"``: code of the program may look at anything that the host can see. ``"announced"``: it looks where
+        it says so, and nowhere else.
 
     Attributes
     ----------
@@ -102,7 +112,9 @@ class RunTrace:
         The run has been given up; what its cleanup does is of no interest.
     """
 
-    def __init__(self, on_transition: Callable[[Transition], None] | None = None) -> None:
+    def __init__(self, on_transition: Callable[[Transition], None] | None = None, host: str = "opaque") -> None:
+        self._machine: Machine | None = None
+        self._opaque = host == "opaque"
         self.transitions: list[Transition] = []
         self.places = Places()
         self.off = False
@@ -113,11 +125,13 @@ class RunTrace:
         self._inquisitive: set[Command] = set()
         self._one_thread = False
         self._library = False
+        self._inside = 0
         self._state: int | None = None
         self._host = self._open_host()
 
     def attach(self, machine: Machine) -> None:
         """The run is on `machine`."""
+        self._machine = weakref.proxy(machine)  # its engine has this object
         self.places.memory = machine.memory
         self._one_thread = machine.engine.host_threads == "one"
 
@@ -158,11 +172,23 @@ class RunTrace:
             return
         if what in ASKING:
             self._host.footprint.asks_all = True
+        if what in COUNTED and self._faulty():
+            footprint = self._host.footprint
+            footprint.accesses = (*footprint.accesses, _COUNTED)
         self.settle_host()
         self._library = before
         self._host = self._open_host()
         if what in ASKING:
             self._host.footprint.asks_all = True
+
+    def entered(self) -> None:
+        self._inside += 1
+
+    def left(self, *, at_once: bool) -> None:
+        self._inside -= 1
+        if at_once:
+            self._host.footprint.visible = True
+            self._host.footprint.arbitrary = self._opaque
 
     def asked(self, targets: Sequence[Marker]) -> None:
         footprint = self._host.footprint
@@ -172,8 +198,21 @@ class RunTrace:
         self._inquisitive.add(command)
 
     def touched(self, access: Access) -> None:
+        if self.off:
+            return
+        assert self._machine is not None
+        inside = self._machine.engine.host_function
+        if inside is not None:
+            self._inquisitive.add(inside)
+            return
         footprint = self._host.footprint
         footprint.accesses = (*footprint.accesses, self.places.name(access))
+
+    def guarded(self, address: int, length: int) -> None:
+        self.places.guard(address, length)
+
+    def unguarded(self, address: int) -> None:
+        self.places.unguard(address)
 
     def meddled(self) -> None:
         self._host.footprint.asks_all = True
@@ -199,6 +238,8 @@ class RunTrace:
         if self.off:
             return
         footprint = self._footprint(command)
+        if self._machine is not None and self._machine.engine.fatal is not None:
+            footprint.asks_all = True  # whatever the host does next fails
         key = (command.lane.index, command.ticket)
         footprint.ends = key
         last = self._last.get(key[0])
@@ -233,9 +274,21 @@ class RunTrace:
         accesses = [places.name(access) for access in touched]
         if self._one_thread and command.on_host_thread:
             accesses.append(Access(HOST_THREAD, 0, 1, False))
+        if command.library:
+            accesses.append(_IN_USE)
+            if command.kind not in UNCOUNTED and self._faulty():
+                accesses.append(_COUNTED)
         # a kernel that declares nothing does something all the same
         unknown = command.external or (command.kind == "kernel" and not touched)
         return Footprint(accesses, visible=visible or unknown, arbitrary=unknown, asks_all=command in self._inquisitive)
+
+    def _faulty(self) -> bool:
+        """Whether somebody counts what the library does (the third write fails), so that order matters to it."""
+        machine = self._machine
+        if machine is None:
+            return False
+        driver = machine.hipfile
+        return machine.hip.interpose is not None or driver.interpose is not None or driver.on_publish is not None
 
     def _enablers(self, command: Command) -> list[Transition]:
         submitter = self._submitters.get((command.lane.index, command.ticket))
@@ -255,9 +308,10 @@ class RunTrace:
         return transition
 
     def _open_host(self) -> Transition:
-        # between the points around a call that waits or asks, no code of the program runs
-        mine = not self._library
-        return self._next(HOST, None, Footprint(arbitrary=mine, visible=mine))
+        # between the points around a call that waits or asks, and within a call of a library, no code of the program
+        # runs, but for what somebody has put between the program and the runtime
+        mine = not (self._library or self._inside) or (self._inside > 0 and self._faulty())
+        return self._next(HOST, None, Footprint(arbitrary=mine and self._opaque, visible=mine))
 
     def _next(self, process: int, state: int | None, footprint: Footprint) -> Transition:
         last = self._last.get(process)
@@ -291,3 +345,5 @@ class RunTrace:
 
 
 _TAKEN = (Access(HOST_THREAD, 0, 1, True),)
+_IN_USE = Access(LIBRARY_STATE, 0, 1, False)
+_COUNTED = Access(LIBRARY_STATE, 1, 1, True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from hipfile_sim.engine.command import Command
+from hipfile_sim.engine.command import MEM, Access, Command
 from hipfile_sim.hip import hostmem
 from hipfile_sim.hip.base import RuntimeBase
 from hipfile_sim.hip.call import hip_call
@@ -223,6 +223,8 @@ class MemoryCalls(RuntimeBase):
                     staged = hostmem.read(source, size)
                     if staged is None:
                         return _INVALID
+                    if self.engine.tracker is not None:
+                        self.engine.tracker.touched(Access(MEM, source, size, False))
                 else:
                     wait = True
             if wait:

@@ -239,6 +239,6 @@ def test_accesses_before_and_after(make_rig: Any) -> None:
     assert copy.accesses() == ((file, 0, 100, False), ("mem", bounce, 100, True))
     assert kernel.accesses() == (("mem", target, 100, True), ("mem", bounce, 100, False))
     second_copy, second_kernel = op.recorder.commands[4:6]
-    assert second_copy.accesses() == ((file, 100, 20, False), ("mem", bounce, 20, True))
+    assert second_copy.accesses() == ((file, 100, 100, False), ("mem", bounce, 20, True))
     assert second_kernel.accesses() == (("mem", target + 100, 20, True), ("mem", bounce, 20, False))
-    assert op.recorder.commands[7].accesses() == ()
+    assert op.recorder.commands[7].accesses() == ((file, 120, 100, False),)  # it finds the end

@@ -13,6 +13,8 @@ from small_programs import CELLS, FILE, Program, compute
 
 Marker = tuple[int, int]
 DEADLOCK = ("deadlock",)
+FAILED = -2
+"""What is under way of an operation that failed."""
 
 
 class State(NamedTuple):
@@ -29,6 +31,8 @@ class State(NamedTuple):
     flights: tuple[tuple[int, int], ...]  # (file offset as bound, byte under way or -1) of each operation
     events: tuple[tuple[int, Marker], ...]
     flags: tuple[bool, ...]
+    calls: int  # system calls that count for the fault
+    scratch: int  # what a synchronous operation holds in its host buffer; -1: nothing
     log: tuple[Any, ...]
 
 
@@ -59,6 +63,8 @@ class Oracle:
                 (),
                 (),
                 (False, False),
+                0,
+                -1,
                 (),
             )
         )
@@ -149,10 +155,18 @@ class Oracle:
     def _run_bind(self, state: State, number: int) -> State:
         return state._replace(flights=_put(state.flights, number, (state.slots[number][0], -1)))
 
+    def _call(self, state: State, name: str) -> tuple[State, bool]:
+        """A system call of an asynchronous operation, and whether it fails."""
+        fault = self.program.fault
+        if fault is None or fault[0] != name:
+            return state, False
+        return state._replace(calls=state.calls + 1), state.calls + 1 == fault[1]
+
     def _run_file_read(self, state: State, number: int, cell: int) -> State:
+        state, failed = self._call(state, "pread")
         offset = state.flights[number][0]
         byte = state.file[offset] if offset < len(state.file) else -1
-        return state._replace(flights=_put(state.flights, number, (offset, byte)))
+        return state._replace(flights=_put(state.flights, number, (offset, FAILED if failed else byte)))
 
     def _run_to_device(self, state: State, number: int, cell: int) -> State:
         byte = state.flights[number][1]
@@ -163,12 +177,25 @@ class Oracle:
 
     def _run_file_write(self, state: State, number: int, cell: int) -> State:
         offset, byte = state.flights[number]
+        state, failed = self._call(state, "pwrite")
+        if failed:
+            return state._replace(flights=_put(state.flights, number, (offset, FAILED)))
+        return self._write(state, offset, byte)
+
+    def _write(self, state: State, offset: int, byte: int) -> State:
         file = state.file + (0,) * (offset + 1 - len(state.file))
         return state._replace(file=_put(file, offset, byte))
 
+    def _run_sync_in(self, state: State, cell: int) -> State:
+        return state._replace(device=_put(state.device, cell, state.scratch))
+
+    def _run_sync_out(self, state: State, cell: int) -> State:
+        return state._replace(scratch=state.device[cell])
+
     def _run_publish(self, state: State, number: int) -> State:
         byte = state.flights[number][1]
-        return state._replace(slots=_put(state.slots, number, (state.slots[number][0], int(byte >= 0))))
+        value = -1 if byte == FAILED else int(byte >= 0)
+        return state._replace(slots=_put(state.slots, number, (state.slots[number][0], value)))
 
     # -- the host ----------------------------------------------------------------------------------------------------
 
@@ -187,6 +214,8 @@ class Oracle:
             targets = [dict(state.events)[args[0]]]
         elif name == "sync_device":
             targets = list(enumerate(state.submitted))
+        elif name == "wait_null":
+            targets = [(0, state.submitted[0])]
         return all(self._complete(state, target) for target in targets)
 
     def _submit(self, state: State, lane: int, command: tuple[Any, ...], deps: tuple[Marker, ...] = ()) -> State:
@@ -225,14 +254,33 @@ class Oracle:
             return self._submit(state, args[0], (name,), (dict(state.events)[args[1]],))
         if name in ("io_read", "io_write"):
             return self._io(state, name, *args)
+        if name == "sync_read":  # it reads, copies with hipMemcpy, and that waits
+            cell, offset = args
+            if offset >= len(state.file):
+                return self._answer(state, 0)
+            return state._replace(
+                scratch=state.file[offset], rest=(("memcpy", "sync_in", cell), ("wait_null",), ("moved",), *rest)
+            )
+        if name == "sync_write":
+            cell, offset = args
+            rest = [("memcpy", "sync_out", cell), ("wait_null",), ("sync", 0), ("pwrite", offset), ("moved",), *rest]
+            return self._host(state._replace(rest=tuple(rest)))
+        if name == "memcpy":
+            return self._submit(state, 0, tuple(args))
+        if name == "pwrite":
+            return self._write(state, args[0], state.scratch)
+        if name == "moved":
+            return state._replace(scratch=-1, log=(*log, 1))
         if name == "branch":
             event, then, otherwise = args
             return self._host(state._replace(rest=(then if self._ready(state, event) else otherwise, *rest)))
         if name == "query":
             ready = all(self._complete(state, marker) for marker in self._tails(state, args[0]))
-            return state._replace(log=(*log, 0 if ready else 600))
+            return self._answer(state, 0 if ready else 600)
         if name == "query_event":
-            return state._replace(log=(*log, 0 if self._ready(state, args[0]) else 600))
+            return self._answer(state, 0 if self._ready(state, args[0]) else 600)
+        if name == "answer":
+            return state._replace(log=(*log, *args))
         if name in ("read", "peek"):
             return state._replace(log=(*log, state.pinned[args[0]]))
         if name == "look":
@@ -254,8 +302,14 @@ class Oracle:
             return state._replace(log=(*log, state.slots[args[0]][1]))
         if name == "file":
             return state._replace(log=(*log, bytes(state.file[args[0] : args[0] + 1])))
-        assert name.startswith("sync"), name
+        assert name.startswith("sync") or name == "wait_null", name
         return state
+
+    def _answer(self, state: State, value: int) -> State:
+        """What a call found. The device may move before the caller writes it down; only a host function could tell."""
+        if any(op[0] == "hostfn" for op in self.program.ops):
+            return state._replace(rest=(("answer", value), *state.rest))
+        return state._replace(log=(*state.log, value))
 
     def _ready(self, state: State, event: int) -> bool:
         return self._complete(state, dict(state.events)[event])

@@ -7,6 +7,7 @@ memory at the end.
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import threading
@@ -15,6 +16,9 @@ from ctypes import addressof, c_int64
 from dataclasses import dataclass, field
 from typing import Any
 
+from hipfile_mock import current, faults
+from hipfile_mock.faces.hipfile import _hipfile
+from hipfile_mock.faces.hipfile._hipfile import AsyncIOHandle
 from hipfile_sim import Machine
 from hipfile_sim.driver.codes import FileDescr
 from hipfile_sim.hip.settings import HipSettings
@@ -41,6 +45,12 @@ class Program:
         Signals lie in device memory, where the host does not see them.
     one_thread : bool
         One thread runs all host functions.
+    announced : bool
+        The host says what it touches before it does.
+    handles : bool
+        Slots are those of the doubles' ``AsyncIOHandle``.
+    fault : (str, int) or None
+        The system call of a file operation that fails, and which of them.
     """
 
     streams: tuple[str, ...]
@@ -48,10 +58,13 @@ class Program:
     registered: frozenset[int] = field(default_factory=frozenset)
     device_signals: bool = False
     one_thread: bool = False
+    announced: bool = False
+    handles: bool = False
+    fault: tuple[str, int] | None = None
 
     @property
     def uses_file(self) -> bool:
-        return any(op[0].startswith("io_") for op in self.ops)
+        return any(op[0] in FILE_OPS for op in self.ops)
 
     @property
     def commands(self) -> int:
@@ -72,8 +85,11 @@ SUBMITTING = {
     "hostfn_block",
     "io_read",
     "io_write",
+    "sync_read",
+    "sync_write",
     "branch",
 }
+FILE_OPS = {"io_read", "io_write", "sync_read", "sync_write"}
 
 
 def compute(kind: str, memory: Any, to: int, origin: int, value: int) -> None:
@@ -122,6 +138,9 @@ class World:
             machine.hipfile.hipFileBufRegister(self.device, CELLS, 0)
             for lane in program.registered:
                 machine.hipfile.hipFileStreamRegister(self.streams[lane], 7)
+            if program.fault is not None:
+                name, nth = program.fault
+                faults.on(name, nth=nth, kind="async", optional=True).errno(errno.EIO).attach(machine)
 
     def run(self) -> Any:
         try:
@@ -130,7 +149,7 @@ class World:
             self.hip.hipDeviceSynchronize()
             memory = (bytes(self.device_view), bytes(self.pinned_view), bytes(self.signal_view[:8:4]))
             file = os.pread(self.fd, FILE + 1, 0) if self.fd >= 0 else b""
-            return tuple(self.log), *memory, file, tuple(slot[3] for slot in self.slots)
+            return tuple(self.log), *memory, file, tuple(map(self._result, range(len(self.slots))))
         finally:
             for flag in self.flags:
                 flag.set()
@@ -197,13 +216,31 @@ class World:
         self._io(self.machine.hipfile.hipFileWriteAsync, lane, cell, offset)
 
     def _io(self, call: Callable[..., Any], lane: int, cell: int, offset: int) -> None:
-        slot = (c_int64 * 4)(1, offset, cell, -77)
-        self.slots.append(slot)
-        at = addressof(slot)
-        status = call(self.handle, self.device, at, at + 8, at + 16, at + 24, self.streams[lane])
-        assert not status.err, status
+        if self.program.handles:
+            io = AsyncIOHandle(1, offset, cell)
+            self.slots.append(io)
+            code = getattr(_hipfile, call.__name__)(self.handle, self.device, io, self.streams[lane])[0]
+        else:
+            slot = (c_int64 * 4)(1, offset, cell, -77)
+            self.slots.append(slot)
+            at = addressof(slot)
+            code = call(self.handle, self.device, at, at + 8, at + 16, at + 24, self.streams[lane]).err
+        assert not code, code
+
+    def sync_read(self, cell: int, offset: int) -> None:
+        self.log.append(self.machine.hipfile.hipFileRead(self.handle, self.device, 1, offset, cell).count)
+
+    def sync_write(self, cell: int, offset: int) -> None:
+        self.log.append(self.machine.hipfile.hipFileWrite(self.handle, self.device, 1, offset, cell).count)
 
     # -- the host ----------------------------------------------------------------------------------------------------
+
+    def _touches(self, address: int, length: int, *, write: bool = False) -> None:
+        """A moment at which the device may move, and in programs that announce, what the host does then."""
+        if self.program.announced:
+            self.machine.host_access(address, length, write=write, what="host")
+        else:
+            self.hip.hipGetLastError()
 
     def branch(self, event: int, then: Op, otherwise: Op) -> None:
         self.do(then if self.hip.hipEventQuery(self.events[event]) == 0 else otherwise)
@@ -219,7 +256,7 @@ class World:
         self.log.append(self.pinned_view[cell])
 
     def peek(self, cell: int) -> None:
-        self.hip.hipGetLastError()
+        self._touches(self.pinned + cell, 1)
         self.log.append(self.pinned_view[cell])
 
     def look(self, cell: int) -> None:
@@ -228,7 +265,7 @@ class World:
         self.log.append(self.device_view[cell])
 
     def poke(self, cell: int, value: int) -> None:
-        self.hip.hipGetLastError()
+        self._touches(self.pinned + cell, 1, write=True)
         self.pinned_view[cell] = value
 
     def signal(self, signal: int, value: int) -> None:
@@ -236,7 +273,7 @@ class World:
         self.signal_view[4 * signal] = value
 
     def check(self, cell: int, value: int) -> None:
-        self.hip.hipGetLastError()
+        self._touches(self.pinned + cell, 1)
         assert self.pinned_view[cell] != value
 
     def set_flag(self, flag: int) -> None:
@@ -244,12 +281,22 @@ class World:
         self.flags[flag].set()
 
     def set_offset(self, number: int, offset: int) -> None:
-        self.hip.hipGetLastError()
-        self.slots[number][1] = offset
+        slot = self.slots[number]
+        if self.program.handles:
+            slot.file_offset = offset
+        else:
+            self._touches(addressof(slot) + 8, 8, write=True)
+            slot[1] = offset
 
     def bytes_done(self, number: int) -> None:
-        self.hip.hipGetLastError()
-        self.log.append(self.slots[number][3])
+        self.log.append(self._result(number))
+
+    def _result(self, number: int) -> int:
+        slot = self.slots[number]
+        if self.program.handles:
+            return int(slot.bytes_done)
+        self._touches(addressof(slot) + 24, 8)
+        return int(slot[3])
 
     def file(self, cell: int) -> None:
         self.hip.hipGetLastError()
@@ -269,11 +316,15 @@ def make_body(program: Program, path: str) -> Callable[[Machine], Any]:
     """The program as `explore` takes it."""
 
     def body(machine: Machine) -> Any:
-        world = World(program, machine, path)
+        current.push(machine)  # for the handles
         try:
-            return world.run()
+            world = World(program, machine, path)
+            try:
+                return world.run()
+            finally:
+                world.close()
         finally:
-            world.close()
+            current.pop(machine)
 
     return body
 
@@ -313,9 +364,21 @@ WEIGHTS: dict[str, dict[str, float]] = {
         "kernel": 2, "copy_out": 2, "check": 1.5, "hostfn_check": 1, "record": 1, "wait": 1, "sync": 1, "copy_in": 1,
         "wait_value": 0.3, "write_value": 0.5,
     },
+    "announced": {
+        "kernel": 2.5, "io_read": 1, "io_write": 1, "record": 1, "wait": 1, "sync": 0.7, "bytes_done": 0.8,
+        "set_offset": 0.6, "copy_out": 0.7, "copy_in": 0.4, "peek": 0.5, "poke": 0.4, "look": 0.3, "query": 0.3,
+        "query_event": 0.3, "sync_event": 0.3, "hostfn": 0.3, "sync_read": 0.4, "sync_write": 0.4, "check": 0.2,
+    },
+    "faults": {
+        "kernel": 1.5, "io_read": 1, "io_write": 1.5, "record": 0.7, "wait": 0.7, "sync": 0.5, "bytes_done": 0.5,
+    },
     "blocks": {"kernel": 3, "hostfn_block": 2, "set_flag": 2, "hostfn": 0.7, "record": 1, "wait": 1, "sync": 0.4},
 }  # fmt: skip
-MOST: dict[str, int] = {"device": 10, "host": 7, "values": 8, "files": 6, "branches": 8, "failures": 7, "blocks": 5}
+WEIGHTS["handles"] = WEIGHTS["files"]
+MOST: dict[str, int] = {
+    "device": 10, "host": 7, "values": 8, "files": 6, "branches": 8, "failures": 7, "blocks": 5, "announced": 7,
+    "handles": 6, "faults": 5,
+}  # fmt: skip
 """Most commands of a program, by kind."""
 
 
@@ -378,6 +441,8 @@ def generate(seed: int, kind: str) -> Program:
         elif name in ("io_read", "io_write"):
             ops.append((name, lane, cell, rng.randrange(FILE + 1)))
             operations += 1
+        elif name in ("sync_read", "sync_write") and streams[0] == "null":
+            ops.append((name, cell, rng.randrange(FILE + 1)))
         elif name == "bytes_done" and operations:
             ops.append((name, rng.randrange(operations)))
         elif name == "set_offset" and operations:
@@ -395,4 +460,7 @@ def generate(seed: int, kind: str) -> Program:
         frozenset(lane for lane in lanes if rng.random() < 0.5),
         device_signals=kind != "values" or rng.random() < 0.5,
         one_thread=kind == "blocks" and rng.random() < 0.5,
+        announced=kind == "announced" or (kind == "faults" and rng.random() < 0.5),
+        handles=kind == "handles" or (kind in ("announced", "faults") and rng.random() < 0.5),
+        fault=(rng.choice(("pread", "pwrite")), rng.randint(1, 2)) if kind == "faults" else None,
     )

@@ -222,10 +222,13 @@ def _submit(name: str, handle: Integer, buffer_base: Integer, io: AsyncIOHandle,
     _flush_quarantine(machine)
     stream = machine.hip.lookup_stream(handle_of_stream) if machine.hip.device_count else None
     before = stream.lane.submitted if stream is not None else 0
+    io._guard(machine)
     status = getattr(machine.hipfile, name)(*args, *io._addresses(), handle_of_stream)
     # Commands may be in the queue even after an error: a failed launch still publishes. [async.submit.failed-launch]
     if stream is not None and stream.lane.submitted != before:
         io._submitted(machine, stream.lane, stream.lane.submitted)
+    else:
+        io._unguard(machine)
     return _async_pair(status)
 
 

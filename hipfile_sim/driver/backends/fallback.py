@@ -15,6 +15,7 @@ from hipfile_sim.driver.backends.base import REFUSED, Backend, HipFailure, Mover
 from hipfile_sim.driver.backends.commands import GENERATIONS
 from hipfile_sim.driver.buffers import Refused, in_range
 from hipfile_sim.driver.codes import MAX_RW_COUNT, HipFileStatus, OpError
+from hipfile_sim.engine.command import MEM, Access
 from hipfile_sim.hip.codes import HipError
 
 if TYPE_CHECKING:
@@ -134,6 +135,7 @@ class Fallback(Backend):
         self, file: RegisteredFile, view: memoryview, bounce: int, address: int, offset: int, mover: Mover | None
     ) -> int:
         driver = self.driver
+        self._touches(file, offset, address, len(view), mover, write=False)
         moved = driver.files.pread_into(file.buffered_fd, view, offset)
         driver.engine.clock.advance(driver.engine.costs.file(moved))
         if moved > 0:
@@ -153,10 +155,22 @@ class Fallback(Backend):
         else:
             self._check(driver.runtime.hipMemcpy(bounce, address, len(view), DEVICE_TO_HOST))
             self._check(driver.runtime.hipStreamSynchronize(0))  # [sync.write.null-sync]
+        self._touches(file, offset, address, len(view), mover, write=True)
         moved = driver.files.pwrite_from(file.buffered_fd, view, offset)
         driver.engine.clock.advance(driver.engine.costs.file(moved))
         driver.files.fdatasync(file.buffered_fd)  # [sync.write.fdatasync] its failure fails the call
         return moved
+
+    def _touches(
+        self, file: RegisteredFile, offset: int, address: int, length: int, mover: Mover | None, *, write: bool
+    ) -> None:
+        """Tell an explorer of a chunk that a call of the host moves itself."""
+        driver = self.driver
+        if driver.engine.tracker is None:
+            return
+        driver.touched(Access(driver.file_space(file), offset, length, write))
+        if mover is not None:
+            driver.touched(Access(MEM, address, length, not write))
 
     @staticmethod
     def _check(code: HipError) -> None:

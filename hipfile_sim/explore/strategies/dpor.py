@@ -85,12 +85,15 @@ class Dpor(Strategy):
         False tries every order (to check the reduction against).
     shard : (int, int), optional
         Explore only part i of n; the parts together are everything.
+    host : str
+        What is taken for granted of the program's own code: see `RunTrace`.
     """
 
     name = "dpor"
 
-    def __init__(self, *, reduce: bool = True, shard: tuple[int, int] | None = None) -> None:
+    def __init__(self, *, reduce: bool = True, shard: tuple[int, int] | None = None, host: str = "opaque") -> None:
         self.reduce = reduce
+        self.host = host
         self.shard = shard
         self.states: list[State] = []
         self._shared_depth = 0
@@ -109,7 +112,7 @@ class Dpor(Strategy):
             return None
         self._depth = 0
         self._sleep = {}
-        self.trace = RunTrace(self._ran)
+        self.trace = RunTrace(self._ran, self.host)
         return _Schedule(self)
 
     def attach(self, machine: Machine) -> None:
@@ -153,6 +156,7 @@ class Dpor(Strategy):
     def save(self) -> dict[str, Any]:
         return {
             "reduce": self.reduce,
+            "host": self.host,
             "shard": self.shard,
             "over": self.exhausted,
             "orders": self.orders,
@@ -165,21 +169,24 @@ class Dpor(Strategy):
             raise ValueError(
                 f"it is of {'a search' if shard is None else f'shard {shard[0]}/{shard[1]}'}, not of this one"
             )
+        if saved["host"] != self.host:
+            raise ValueError(f"it takes host code for {saved['host']}, this search for {self.host}")
         self.exhausted = saved["over"]
         self.orders = saved["orders"]
         self.states = [State.load(state) for state in saved["states"]]
 
     def coverage(self, runs: int) -> str:
-        orders = f"{self.orders:,} orders" if self.orders else "orders, too many to count"
+        orders = f"{_number(self.orders)} orders" if self.orders else "orders, too many to count"
         part = "" if self.shard is None else f"shard {self.shard[0]}/{self.shard[1]} of "
+        trust = "" if self.host == "opaque" or not self.reduce else ", if host code looks only where it announces"
+        if self.exhausted and self.orders is None and not runs:
+            return f"{part}all orders: none is left for it"
         if self.exhausted and self.orders is None:  # every run failed before its end
-            return f"{part}all orders up to the failure, {runs:,} run"
+            return f"{part}all orders up to the failure, {runs:,} run{trust}"
         if self.exhausted and self.orders == 1:
             return f"{part}the only order"
         if self.exhausted:
-            return (
-                f"{part}all {orders}, {runs:,} after reduction" if self.reduce else f"{part}all {orders}, {runs:,} run"
-            )
+            return f"{part}all {orders}, {runs:,} {f'after reduction{trust}' if self.reduce else 'run'}"
         if self.orders is None:
             return f"{runs:,} of an unknown number of schedules"
         return f"{runs:,} schedules of {part}{orders}, the rest not covered"
@@ -307,6 +314,15 @@ class Dpor(Strategy):
             if number is not None:
                 self.states[number].backtrack.update(self.states[number].enabled)
                 return
+
+
+def _number(count: int) -> str:
+    """Digits where they say something, else the power of ten below.
+
+    >>> _number(5040), _number(3 * 10**20)
+    ('5,040', 'over 10^20')
+    """
+    return f"{count:,}" if count < 10**15 else f"over 10^{len(str(count)) - 1}"
 
 
 def _names(processes: tuple[int, ...]) -> str:
