@@ -406,6 +406,23 @@ def test_two_devices_with_a_connector_each(tmp_path):
         assert not torch.equal(one, two)
 
 
+@pytest.mark.hipfile(schedules=300, host="announced", complete=True)
+def test_a_store_and_a_load_in_every_order(hipfile_fake, tmp_path):
+    """Every order, or the test fails: this connector looks at slots and pinned tensors, and at nothing else."""
+    with open_connector(tmp_path) as connector:
+        connector.cache[0].fill_(1)
+        connector.store("a", 0)
+        connector.before_overwrite(0)
+        connector.cache[0].fill_(2)
+        connector.store("b", 0)
+        load = connector.load("a", 1)
+        for layer in range(LAYERS):
+            load.wait_layer(layer)
+            connector.cache[2][layer] = connector.cache[1][layer]
+        connector.finish(load)
+        assert [contents(connector, block).unique().tolist() for block in (0, 1, 2)] == [[2], [1], [1]]
+
+
 @pytest.mark.hipfile(schedules=30, strategy="random")
 def test_under_many_schedules(hipfile_fake, tmp_path):
     with open_connector(tmp_path, slabs=1, slots=2) as connector:
