@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +13,8 @@ from hipfile_conformance.building import Building
 from hipfile_conformance.targets.base import Hold, HoldKind, Target
 
 __all__ = ["Holding"]
+
+MOMENT_S = 0.002
 
 
 class Holding(Building):
@@ -37,6 +40,13 @@ class Holding(Building):
         """Seconds after which what has not happened is taken to wait for something."""
         return 0.25 if self.has("real") else 0.1
 
+    def moments(self, seconds: float | None) -> range:
+        """So many moments of `MOMENT_S` are that time, or `patience`.
+
+        They are counted, not timed: where a busy machine makes one long, it is long for the device's threads too.
+        """
+        return range(math.ceil((self.patience if seconds is None else seconds) / MOMENT_S))
+
     def runs(self, stream: int, seconds: float | None = None) -> bool:
         """Can `stream` complete a memset now?"""
         pointer = self.spare
@@ -49,11 +59,10 @@ class Holding(Building):
             return not self.blocks(lambda: self.hipStreamSynchronize(stream))
         event = self.event(2)
         self.ok(self.hipEventRecord(event, stream), "hipEventRecord")
-        end = time.monotonic() + (self.patience if seconds is None else seconds)
-        while time.monotonic() < end:
+        for _ in self.moments(seconds):
             if self.hipEventQuery(event) == 0:
                 return True
-            time.sleep(0.002)
+            time.sleep(MOMENT_S)
         return False
 
     @property
@@ -85,7 +94,10 @@ class Holding(Building):
 
         thread = threading.Thread(target=run, daemon=True)
         thread.start()
-        thread.join(self.patience if seconds is None else seconds)
+        for _ in self.moments(seconds):
+            thread.join(MOMENT_S)
+            if not thread.is_alive():
+                break
         waits = thread.is_alive()
         if failed and not waits:
             raise failed[0]

@@ -20,7 +20,7 @@ from hipfile_conformance.results import State
 from hipfile_conformance.runner import Plan, run_conformance
 from hipfile_conformance.suite.registry import find
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(900)
 
 
 def run(*args: object) -> tuple[int, str]:

@@ -19,7 +19,7 @@ from hipfile_conformance.table import build_table
 from hipfile_sim.driver.clauses import all_clauses
 
 CHROMIUM = next((path for name in ("chromium", "google-chrome") if (path := shutil.which(name))), "")
-pytestmark = [pytest.mark.timeout(240), pytest.mark.skipif(not CHROMIUM, reason="no Chromium here")]
+pytestmark = [pytest.mark.timeout(900), pytest.mark.skipif(not CHROMIUM, reason="no Chromium here")]
 
 SET = """
 <script>

@@ -17,7 +17,7 @@ from hipfile_conformance.suite.registry import find
 from hipfile_sim.driver.operations import Bind, Cleanup, CpuCopy
 from hipfile_sim.hip.stream import Event
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(900)
 
 SCORE = Path(hipfile_conformance.__file__).parent / "results" / "mutants" / "score.json"
 TESTS = ("chunk.writes", "bind.changed_sizes", "hip.records")

@@ -14,7 +14,7 @@ from hipfile_conformance.programs.concurrent import Program, generate, perform
 from hipfile_conformance.programs.outcomes import TooMany, _Enumerate, allowed_outcomes
 from hipfile_conformance.results import State
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(900)
 
 
 def test_the_same_seed_is_the_same_program() -> None:
