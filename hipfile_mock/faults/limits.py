@@ -73,6 +73,11 @@ def disk(nbytes: int, *, path: str | None = None, once: bool = False, optional: 
         After the first ENOSPC there is room again (somebody deleted something); else the disk stays full.
     optional : bool
         It need not fill up.
+
+    Examples
+    --------
+    >>> disk(1 << 20, path="*.kv")
+    <fault: disk of 1048576 bytes on pwrite, path='*.kv'>
     """
     whole("disk", nbytes, "bytes, not below 0")
     return _Disk(nbytes, path, optional, once)
@@ -107,13 +112,38 @@ class _Memory(Rule):
 
 
 def device_memory(nbytes: int, *, device: int | None = None, optional: bool = False) -> Rule:
-    """hipMalloc answers hipErrorOutOfMemory once more than `nbytes` of a device would be in use."""
+    """hipMalloc answers hipErrorOutOfMemory once more than `nbytes` of a device would be in use.
+
+    Parameters
+    ----------
+    nbytes : int
+        Bytes of a device.
+    device : int, optional
+        Number of the device; each of them if not given.
+    optional : bool
+        It need not happen.
+
+    Examples
+    --------
+    >>> from hipfile_mock import fake
+    >>> with fake(faults=[device_memory(4096)]) as session:
+    ...     session.hip.hipMalloc(8192)[0].name
+    'hipErrorOutOfMemory'
+    """
     whole("device_memory", nbytes, "bytes, not below 0")
     return _Memory("hipMalloc", nbytes, device, optional)
 
 
 def pinned_memory(nbytes: int, *, optional: bool = False) -> Rule:
-    """hipHostMalloc, the library's own calls included, answers hipErrorOutOfMemory beyond `nbytes` of pinned memory."""
+    """hipHostMalloc, the library's own calls included, answers hipErrorOutOfMemory beyond `nbytes` of pinned memory.
+
+    Parameters
+    ----------
+    nbytes : int
+        Bytes of the whole machine.
+    optional : bool
+        It need not happen.
+    """
     whole("pinned_memory", nbytes, "bytes, not below 0")
     return _Memory("hipHostMalloc", nbytes, None, optional)
 
@@ -161,6 +191,15 @@ def queue_limit(limit: int, *, value: int = -5, optional: bool = False) -> Rule:
     """With `limit` operations outstanding one more is accepted, but completes with the negative count `value`.
 
     -5 is what was seen in the field; it is outside the documented set, so whoever decodes results must cope with it.
+
+    Parameters
+    ----------
+    limit : int
+        Operations outstanding on the machine, at least 1.
+    value : int
+        What the result slot gets, below 0.
+    optional : bool
+        It need not happen.
     """
     whole("queue_limit", limit, "operations outstanding, at least 1", least=1)
     if whole("queue_limit value=", value, "a negative code", least=None) >= 0:
@@ -186,6 +225,14 @@ class _Size(Rule):
 
 
 def size_limit(nbytes: int, *, optional: bool = False) -> Rule:
-    """Asynchronous operations of more than `nbytes` complete one page short (bytes past the count are unspecified)."""
+    """Asynchronous operations of more than `nbytes` complete one page short (bytes past the count are unspecified).
+
+    Parameters
+    ----------
+    nbytes : int
+        The largest operation that is complete, bytes.
+    optional : bool
+        It need not happen.
+    """
     whole("size_limit", nbytes, "bytes, not below 0")
     return _Size(nbytes, optional)

@@ -44,6 +44,23 @@ def stall(stream: Any, *, hold: bool = False) -> _Stall:
         A handle, or what carries one as ``handle`` or ``cuda_stream``.
     hold : bool
         Not merely slow: nothing moves until the end of the ``with`` block.
+
+    Raises
+    ------
+    TypeError
+        It is no stream.
+
+    Examples
+    --------
+    >>> from hipfile_mock import fake
+    >>> with fake() as session:
+    ...     (_, slow), (_, memory) = session.hip.hipStreamCreate(), session.hip.hipMalloc(8)
+    ...     with stall(slow):
+    ...         _ = session.hip.hipMemsetAsync(memory, 1, 8, slow)
+    ...         session.hip.hipStreamQuery(slow).name
+    ...     session.hip.hipStreamSynchronize(slow).name
+    'hipErrorNotReady'
+    'hipSuccess'
     """
     for name in ("cuda_stream", "handle"):
         if not isinstance(stream, int):

@@ -1,8 +1,9 @@
-"""Every code block of the documentation runs: python blocks, doctests, and calls of our own command line."""
+"""Every example runs: python blocks, doctests and calls of our own command line in pages; examples in docstrings."""
 
 from __future__ import annotations
 
 import doctest
+import importlib
 import inspect
 import re
 import shlex
@@ -103,6 +104,36 @@ def test_code_blocks_run(page, tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+TORCH_FACE = "hipfile_mock.faces.torch"
+
+
+def with_examples(package: str) -> list[str]:
+    """The modules of a package whose docstrings have examples."""
+    found = []
+    for path in sorted((ROOT / package.replace(".", "/")).rglob("*.py")):
+        name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        if re.search(r"^ *>>> ", path.read_text(), re.M) and (package == TORCH_FACE or not name.startswith(TORCH_FACE)):
+            found.append(name)
+    return found
+
+
+def run_docstrings(package: str) -> None:
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    results = [doctest.testmod(importlib.import_module(name), optionflags=flags) for name in with_examples(package)]
+    assert sum(result.attempted for result in results)
+    assert not any(result.failed for result in results)
+
+
+@pytest.mark.parametrize(
+    "package",
+    ["hipfile_sim", "hipfile_mock", "hipfile_conformance", pytest.param(TORCH_FACE, marks=pytest.mark.torch)],
+)
+def test_examples_in_docstrings_run(package, tmp_path):
+    command = [sys.executable, __file__, package]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=110, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_links_lead_somewhere(page):
     for target, anchor in LINK.findall(page.read_text()):
@@ -143,4 +174,7 @@ def test_the_readme_example_is_short():
 
 
 if __name__ == "__main__":
-    run_page(Path(sys.argv[1]))
+    if sys.argv[1].endswith(".md"):
+        run_page(Path(sys.argv[1]))
+    else:
+        run_docstrings(sys.argv[1])
