@@ -107,6 +107,7 @@ def run(
     place.mkdir(parents=True, exist_ok=True)
     columns: list[Column] = []
     problems: list[str] = []
+    known: dict[Any, Any] = {}
     auto = (target or ["auto"]) == ["auto"]
     for name in _targets(target or ["auto"], place):
         for one in _releases(name, release, auto=auto):
@@ -121,7 +122,7 @@ def run(
                 problems.append(f"{name}: {error}")
                 continue
             if programs and not only and not test:
-                _programs(column, plan, place, problems)
+                _programs(column, plan, place, known)
             problems += apply_expectations(column, owned)
             columns.append(column)
             _summary(column, time.perf_counter() - start)
@@ -143,10 +144,10 @@ def _owned(target: str, folder: Path | None) -> list[Deviation]:
         raise typer.BadParameter(f"expectations of {target}: {error}") from None
 
 
-def _programs(column: Column, plan: Plan, place: Path, problems: list[str]) -> None:
+def _programs(column: Column, plan: Plan, place: Path, known: dict[Any, Any]) -> None:
     from hipfile_conformance.programs import run_programs
 
-    found, results = run_programs(column.target, column.release, plan.depth, plan.seed, place, plan.shard)
+    found, results = run_programs(column.target, column.release, plan.depth, plan.seed, place, plan.shard, known)
     column.programs.update(found)
     for result in results:
         column.tests.append(result)

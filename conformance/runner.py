@@ -212,14 +212,15 @@ class _Workers:
                     test = self.queue.get_nowait()
                 except queue.Empty:
                     return
-                if test.isolated and self.target != "sim":
+                if worker is None or worker.dead:
+                    worker = self._start({})
+                # what the target cannot run anyway needs no process of its own to say so
+                if test.isolated and self.target != "sim" and test.needs <= worker.capabilities:
                     alone = self._start(dict(test.environment))
                     self._run(alone, test)
                     alone.stop()
-                    continue
-                if worker is None or worker.dead:
-                    worker = self._start({})
-                self._run(worker, test)
+                else:
+                    self._run(worker, test)
         except Unavailable as error:
             self.unavailable = str(error)
         finally:
@@ -231,7 +232,7 @@ class _Workers:
         facts = worker.ready.get("facts")
         if facts:
             self.column.facts = facts
-            self.column.real = "real" in worker.ready.get("capabilities", ())
+            self.column.real = "real" in worker.capabilities
         return worker
 
     def _run(self, worker: _Worker, test: Test) -> None:
@@ -259,6 +260,11 @@ class _Worker:
             self.stop()
             raise Unavailable(first["unavailable"])
         self.ready: dict[str, Any] = first["ready"]
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """Those of the target there."""
+        return frozenset(self.ready.get("capabilities", ()))
 
     @property
     def dead(self) -> bool:

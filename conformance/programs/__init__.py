@@ -11,9 +11,20 @@ __all__ = ["run_programs"]
 
 
 def run_programs(
-    target: str, release: str, depth: str, seed: int, folder: Path, shard: tuple[int, int] = (1, 1)
+    target: str,
+    release: str,
+    depth: str,
+    seed: int,
+    folder: Path,
+    shard: tuple[int, int] = (1, 1),
+    known: dict[tuple[str, str], dict[str, tuple[int, ...]]] | None = None,
 ) -> tuple[dict[str, Any], list[TestResult]]:
     """Run both kinds on a target.
+
+    Parameters
+    ----------
+    known : dict, optional
+        Allowed outcomes by release and program. They say nothing of the target: share it between targets.
 
     Returns
     -------
@@ -24,9 +35,6 @@ def run_programs(
     from hipfile_conformance.programs import lockstep, outcomes
 
     summary: dict[str, Any] = {}
-    results: list[TestResult] = []
-    for kind, run in (("outcomes", outcomes.run), ("lockstep", lockstep.run)):
-        found, bad = run(target, release, depth, seed, folder, shard)
-        summary[kind] = found
-        results += bad
-    return summary, results
+    summary["outcomes"], results = outcomes.run(target, release, depth, seed, folder, shard, known)
+    summary["lockstep"], more = lockstep.run(target, release, depth, seed, folder, shard)
+    return summary, results + more

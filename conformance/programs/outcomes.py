@@ -161,7 +161,13 @@ def examples() -> list[Program]:
 
 
 def run(
-    target: str, release: str, depth: str, seed: int, folder: Path, shard: tuple[int, int]
+    target: str,
+    release: str,
+    depth: str,
+    seed: int,
+    folder: Path,
+    shard: tuple[int, int],
+    known: dict[tuple[str, str], dict[str, tuple[int, ...]]] | None = None,
 ) -> tuple[dict[str, Any], list[TestResult]]:
     """Check a target's outcomes; see :func:`hipfile_conformance.programs.run_programs`."""
     from hipfile_conformance.programs.host import LACKING, Host
@@ -169,15 +175,19 @@ def run(
     programs = [*examples(), *(generate(seed * 1_000_000 + n) for n in range(COUNTS[depth]))][shard[0] - 1 :: shard[1]]
     found = {"programs checked": 0, "with several outcomes": 0, "outcomes in all": 0, "left out": 0, "wrong": 0}
     results: list[TestResult] = []
+    known = {} if known is None else known
     lacking: dict[str, int] = {}
     with Host(target, release, folder) as host:
         for program in programs:
             start = time.perf_counter()
+            key = release, str(program)
             try:
-                allowed = allowed_outcomes(partial(_perform, program), release, folder)
+                if key not in known:
+                    known[key] = allowed_outcomes(partial(_perform, program), release, folder)
             except TooMany:
                 found["left out"] += 1
                 continue
+            allowed = known[key]
             variant, outcome = next((seen for seen in host.outcomes(program) if seen[1] not in allowed), ("", ""))
             if outcome.startswith(LACKING):
                 reason = outcome.removeprefix(LACKING)
