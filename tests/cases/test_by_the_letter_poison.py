@@ -86,3 +86,47 @@ def test_c25_what_a_kernel_wrote_is_no_alarm(tmp_path: Path) -> None:
         with hipfile.FileHandle(slab(tmp_path), os.O_RDWR) as file, hipfile.Buffer(pointer, SIZE, 0) as buffer:
             assert file.write(buffer, SIZE, 0, 0) == SIZE
     quiet(session)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("schedule", ["parallel", "lazy", "eager"])
+@pytest.mark.parametrize("kind", ["deleted", "reused", "emptied"])
+def test_c25_a_tensor_that_is_gone_without_a_synchronisation(tmp_path: Path, kind: str, schedule: str) -> None:
+    """The kernel of the last owner may run after the block has gone back to the cache."""
+    with watched(schedule=schedule) as session:
+        import hipfile
+        import torch
+
+        block = torch.ones(SIZE, dtype=torch.uint8, device="cuda")
+        pointer = block.data_ptr()
+        with hipfile.Buffer(pointer, SIZE, 0) as buffer, hipfile.FileHandle(slab(tmp_path), os.O_RDWR) as file:
+            del block  # gone
+            if kind == "reused":
+                block = torch.empty(SIZE, dtype=torch.uint8, device="cuda")  # gone
+                assert block.data_ptr() == pointer
+            elif kind == "emptied":
+                torch.cuda.empty_cache()  # gone
+            file.write_async(buffer, SIZE, 0, 0, 0)  # stored
+            torch.cuda.synchronize()
+    assert [finding.id for finding in session.sanitizer.errors if finding.id.startswith("memory.")] == [
+        "memory.poison-to-file"
+    ]
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("schedule", ["parallel", "lazy", "eager"])
+def test_c25_a_tensor_that_is_deleted_behind_its_store_is_no_alarm(tmp_path: Path, schedule: str) -> None:
+    """The stream keeps the order of the store and the next owner."""
+    with watched(schedule=schedule) as session:
+        import hipfile
+        import torch
+
+        with hipfile.FileHandle(slab(tmp_path), os.O_RDWR) as file:
+            kept = []
+            for value in range(3):
+                block = torch.full((SIZE,), value, dtype=torch.uint8, device="cuda")
+                kept.append(file.write_async(hipfile.Buffer(block.data_ptr(), SIZE, 0), SIZE, value * SIZE, 0, 0))
+                del block
+            torch.cuda.synchronize()
+            assert [io.bytes_done for io in kept] == [SIZE] * 3
+    quiet(session)
