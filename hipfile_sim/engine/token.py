@@ -124,6 +124,8 @@ class TokenSchedule(Schedule):
             raise TokenMismatch(self._next, f"{self.unused} more choices", "the end of the run")
 
     def choose(self, point: Point) -> int:
+        if self.mismatch is not None:  # somebody caught it; what happens from there on says nothing
+            raise self.mismatch
         step = self._next
         found = f"{len(point.options)} options at {point.what}"
         choice, options = self.pairs[step] if step < len(self.pairs) else (0, 0)

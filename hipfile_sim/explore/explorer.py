@@ -119,9 +119,10 @@ def explore(
     search = _Search(body, world or _machine_world(machine), plan, sanitize, explain)
     result = search.result
     keep = Path(resume) if resume is not None else None
-    if keep is not None and keep.exists():
+    resumed = keep is not None and keep.exists()
+    if keep is not None and resumed:
         for token in files.load(keep, plan, result):
-            search.note_failure(search.run(TokenSchedule(token)))
+            search.known_failure(token, keep)
     before = result.seconds
     started = written = time.monotonic()
     try:
@@ -145,7 +146,12 @@ def explore(
                 written = now
             schedule = plan.next()
             if schedule is not None:
-                search.next(schedule, twice)
+                try:
+                    search.next(schedule, twice)
+                except NondeterminismError as error:
+                    if resumed:
+                        error.args = (f"{error}. Or it has changed since {keep} was written: then remove that file",)
+                    raise
                 if progress is not None:
                     search.conclude()
                     progress(result)
@@ -250,6 +256,28 @@ class _Search:
         if twice:
             self._check_repeats(run)
         self.note_failure(run)
+
+    def known_failure(self, token: str, keep: Path) -> None:
+        """Run a failure of an earlier process again, to have its error.
+
+        Raises
+        ------
+        ValueError
+            It is no failure of this program.
+        """
+        try:
+            run = self.run(TokenSchedule(token))
+        except TokenMismatch as error:
+            reason = str(error)
+        else:
+            if run.failed:
+                self.note_failure(run)
+                return
+            reason = "nothing fails"
+        raise ValueError(
+            f"cannot resume from {keep}: under the schedule {token}, which failed, {reason}. The program or its "
+            "options have changed since; remove the file to start again"
+        )
 
     def note_failure(self, run: Run) -> None:
         """Keep `run` if it failed in a way that is new."""

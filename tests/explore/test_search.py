@@ -211,6 +211,19 @@ def test_failures_are_known_again(tmp_path):
     assert [failure.token for failure in again.failures] == [failure.token for failure in first.failures]
 
 
+@pytest.mark.parametrize(("streams", "reason"), [(2, "the token stopped fitting at choice 2"), (3, "nothing fails")])
+def test_failures_of_a_program_that_has_changed_since_are_refused(streams, reason, tmp_path):
+    explore(fails_if_the_second_stream_is_last, resume=tmp_path / "file")
+    with pytest.raises(ValueError, match=rf"cannot resume from .*, which failed, {reason}.* remove the file"):
+        explore(lambda machine: racing(machine, streams), resume=tmp_path / "file")
+
+
+def test_a_search_of_a_program_that_has_changed_since_says_so(tmp_path):
+    explore(racing, schedules=1, resume=tmp_path / "file")
+    with pytest.raises(NondeterminismError, match=r"Or it has changed since .*file was written: then remove that file"):
+        explore(lambda machine: racing(machine, 2), resume=tmp_path / "file")
+
+
 @pytest.mark.parametrize("damage", ["", "{}", "[1]", '{"version": 99}', "half"])
 def test_a_file_that_does_not_fit_is_refused(damage, tmp_path):
     file = tmp_path / "file"
@@ -377,7 +390,9 @@ def test_a_token_remembers_that_it_did_not_fit():
     with hipfile_sim.Machine(schedule=token) as machine:
         with pytest.raises(TokenMismatch, match="choice 2: it expects 4 options, the program offers"):
             racing(machine, 2)
-        with pytest.raises(TokenMismatch, match="choice 2"):
+        with pytest.raises(TokenMismatch, match="at hipDeviceSynchronize"):  # where it was, not where it is
+            machine.finish()
+        with pytest.raises(TokenMismatch, match=r"choice 2.* at hipDeviceSynchronize"):
             machine.engine.replayed()
 
 
