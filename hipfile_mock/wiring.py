@@ -46,7 +46,7 @@ def check(options: Mapping[str, Any]) -> None:
         raise TypeError(f"strict={options['strict']!r}: give True, False, None, a policy, or the text of one")
     for key, value in (options.get("env") or {}).items():
         if not isinstance(key, str) or not isinstance(value, str):
-            raise TypeError(f"env={{{key!r}: {value!r}}}: names and values of environment variables are text")
+            raise TypeError(f"env: {key} is {value!r}; variables are text, so write {str(value)!r}")
     _check_trace(options.get("trace"))
     for name, method in (("faults", "attach"), ("observers", "attached"), ("faces", "")):
         value = options.get(name) or ()

@@ -206,7 +206,7 @@ def test_keywords_of_the_wrong_kind() -> None:
 
 
 def test_unknown_keyword_lists_the_known_ones() -> None:
-    with pytest.raises(TypeError, match=r"no keyword 'scedule'; it has .*schedule"):
+    with pytest.raises(TypeError, match=r"no keyword 'scedule'; did you mean schedule. It has .*schedule"):
         fake(scedule="lazy")
 
 

@@ -67,7 +67,7 @@ KEYWORDS = [
     ({"schedule": "lazzy"}, ValueError, "'lazzy'.*lazy"),
     ({"profile": "0.9"}, ValueError, "'0.9'.*0.5"),
     ({"devices": "2"}, ValueError, "devices is '2'"),
-    ({"env": {"A": 1}}, TypeError, r"env=\{'A': 1\}: names and values of environment variables are text"),
+    ({"env": {"A": 1}}, TypeError, "env: A is 1; variables are text, so write '1'"),
     ({"faults": [3]}, TypeError, "faults has 3.*rules of hipfile_mock.faults"),
     ({"filesystem": "tmps"}, ValueError, "'tmps'.*tmpfs"),
     ({"trace": "no/such/folder/t.json"}, FileNotFoundError, "trace='no/such/folder/t.json': there is no folder"),
