@@ -121,9 +121,10 @@ def run(
                 typer.echo(f"{name}: not available: {error}", err=True)
                 problems.append(f"{name}: {error}")
                 continue
-            if programs and not only and not test:
+            if programs and not (only or test):
                 _programs(column, plan, place, known)
-            problems += apply_expectations(column, owned)
+            whole = not (only or test) and plan.shard[1] == 1
+            problems += apply_expectations(column, owned, whole=whole)
             columns.append(column)
             _summary(column, time.perf_counter() - start)
     table = build_table([*columns, *(_committed(columns) if committed else [])], problems=problems, mutants=_mutants())
@@ -231,16 +232,30 @@ def _finish(table: Table, report: Path | None) -> None:
 def report_command(
     files: Annotated[list[Path], typer.Argument(help="report.json files of earlier runs (shards, machines)")],
     into: Annotated[Path, typer.Option(help="folder for the reports")] = Path("conformance-report"),
+    expectations: Annotated[Path | None, typer.Option(help="as for run")] = None,
 ) -> None:
-    """Join earlier results into one report; parts of one column (shards) are put together."""
-    joined: dict[str, Column] = {}
+    """Join earlier results into one report; parts of one column (shards) are put together.
+
+    The exit code is 1 if anything failed in one of them, or if an expected deviation happened in none.
+    """
+    joined: dict[tuple[str, bool], Column] = {}
+    problems: list[str] = []
     for path in files:
+        problems += json.loads(path.read_text(encoding="utf-8")).get("problems", [])
         for column in load_columns(path):
-            known = joined.setdefault(column.name, column)
-            if known is not column:
-                known.tests += column.tests
-                known.stale = sorted(set(known.stale) | set(column.stale))
-    _finish(build_table(list(joined.values()), mutants=_mutants()), into)
+            key = column.name, column.committed
+            if key not in joined:
+                joined[key] = column
+            elif not column.committed:  # the kept results stand in every part
+                joined[key].join(column)
+    here = [column for column in joined.values() if not column.committed]
+    for column in here:
+        problems += apply_expectations(column, _owned(column.target, expectations))
+    measured = {column.name for column in here}
+    kept = [column for column in joined.values() if column.committed and column.name not in measured]
+    problems = list(dict.fromkeys(problems))
+    _finish(build_table([*here, *kept], problems=problems, mutants=_mutants()), into)
+    raise typer.Exit(1 if _failed(here, problems) else 0)
 
 
 @app.command(name="keep")
@@ -249,7 +264,7 @@ def keep_command(
     name: Annotated[str, typer.Option(help="file name, such as cufile-h200-full")],
 ) -> None:
     """Keep the columns of real hardware with the suite, to be shown beside every later run."""
-    columns = [column for column in load_columns(report) if column.real]
+    columns = [column for column in load_columns(report) if column.real and not column.committed]
     if not columns:
         raise typer.BadParameter(f"{report} has no column of real hardware")
     for column in columns:  # as far as what is expected has changed since

@@ -152,6 +152,25 @@ class Column:
         """Heading of the column, such as ``sim 0.5``."""
         return f"{self.target} {self.release}"
 
+    @property
+    def committed(self) -> bool:
+        """It was read from the results kept with the suite, not measured in this run."""
+        return "committed" in self.facts
+
+    def join(self, other: Column) -> None:
+        """Add another part of the same column: a shard, or another kind of run of it."""
+        self.tests += other.tests
+        self.stale = sorted(set(self.stale) | set(other.stale))
+        for kind, found in other.programs.items():
+            mine = self.programs.setdefault(kind, {})
+            for key, value in found.items():
+                if isinstance(value, int) and key in mine:
+                    mine[key] += value
+                elif isinstance(value, list) and key in mine:
+                    mine[key] = sorted({*mine[key], *value})
+                else:
+                    mine[key] = value
+
     def reasons(self) -> dict[tuple[State, str], list[str]]:
         """Why tests said nothing: those that are unsupported or not run, by state and reason, most tests first."""
         found: dict[tuple[State, str], list[str]] = {}

@@ -84,13 +84,14 @@ def load_expectations(target: str, folder: Path | None = None) -> list[Deviation
     return entries
 
 
-def apply_expectations(column: Column, entries: Sequence[Deviation]) -> list[str]:
+def apply_expectations(column: Column, entries: Sequence[Deviation], *, whole: bool = True) -> list[str]:
     """Turn expected failures into deviations and owned refusals into unsupported; a line for each stale entry.
 
-    An entry is stale where its clause (or test) was checked in this column and nothing failed.
+    An entry is stale where its clause (or test) was checked in this column and nothing failed. Where only a part of
+    the tests ran (`whole` is false), another test of the clause may need it, so that entries of clauses are not judged.
     """
     here = [entry for entry in entries if entry.release in ("", column.release)]
-    stale = _inexpressible(column, [entry for entry in here if entry.inexpressible])
+    stale = _inexpressible(column, [entry for entry in here if entry.inexpressible], whole)
     for entry in here:
         if entry.inexpressible:
             continue
@@ -101,22 +102,22 @@ def apply_expectations(column: Column, entries: Sequence[Deviation]) -> list[str
             touched = [check for check in result.checks if not entry.clause or check.clause == entry.clause]
             reached |= bool(touched) or bool(entry.test)
             for check in touched:
-                if check.state is State.FAIL:
+                if check.state in (State.FAIL, State.DEVIATION):
                     check.state, used = State.DEVIATION, True
-            if entry.test and result.state is State.FAIL:
+            if entry.test and result.state in (State.FAIL, State.DEVIATION):
                 used = True
             excused = entry.test or any(check.state is State.DEVIATION for check in touched)
             broken = any(check.state is State.FAIL for check in result.checks)
             if result.state is State.FAIL and not broken and excused:
                 result.state = State.DEVIATION
                 result.message = f"{result.message} [expected: {entry.reason}]"
-        if reached and not used and not entry.unsteady:
+        if reached and not used and not entry.unsteady and (whole or entry.test):
             what = f"{column.name}: the expected deviation of {entry.clause or entry.test} did not happen"
             stale.append(f"{what}: remove the entry ({entry.reason})")
     return stale
 
 
-def _inexpressible(column: Column, entries: Sequence[Deviation]) -> list[str]:
+def _inexpressible(column: Column, entries: Sequence[Deviation], whole: bool) -> list[str]:
     """Refusals of the target's interface: owned ones become unsupported, the others stay failed."""
     for result in column.tests:
         if result.refusal and result.state is State.FAIL and not any(c.state is State.FAIL for c in result.checks):
@@ -135,7 +136,7 @@ def _inexpressible(column: Column, entries: Sequence[Deviation]) -> list[str]:
         column.tests.append(TestResult("programs.lockstep-refused", State.FAIL, message=message))
     stale = []
     for entry in entries:
-        if entry.unsteady:
+        if entry.unsteady or (entry.step and not whole):
             continue
         ran = [result for result in column.tests if result.test == entry.test]
         needed = any(result.refusal and entry.clause in _named(result) for result in ran)

@@ -190,7 +190,16 @@ def test_shards_make_the_whole(tmp_path: Path) -> None:
         assert run(*whole, "--shard", part, "--report", folder, "--folder", tmp_path / "files")[0] == 0
         files.append(folder / "report.json")
     assert run(*whole, "--report", tmp_path / "all", "--folder", tmp_path / "files")[0] == 0
-    assert run("report", *files, "--into", tmp_path / "joined")[0] == 0
+    data = json.loads(files[0].read_text())
+    data["problems"] = ["something is missing"]
+    files[0].write_text(json.dumps(data))
+    code, output = run("report", *files, "--into", tmp_path / "joined")
+    assert code == 1, "a problem of a part is one of the whole"
+    assert "problem: something is missing" in output
+    data["problems"] = []
+    files[0].write_text(json.dumps(data))
+    code, output = run("report", *files, "--into", tmp_path / "joined")
+    assert code == 0, output
 
     def tests(folder: str) -> set[str]:
         data = json.loads((tmp_path / folder / "report.json").read_text())

@@ -99,6 +99,35 @@ def test_an_expected_deviation_and_a_stale_one() -> None:
     assert apply_expectations(made(State.PASS), [Deviation("r", "o", clause="life.version")]) == [], "it did not run"
 
 
+def test_a_part_of_the_tests_makes_no_entry_of_a_clause_stale() -> None:
+    entry = Deviation("a reason", "somebody", clause="stream.null")
+    assert apply_expectations(made(State.PASS), [entry], whole=False) == []
+    of_test = Deviation("a reason", "somebody", test="stream.streams_that_work")
+    assert len(apply_expectations(made(State.PASS), [of_test], whole=False)) == 1
+    again = made(State.FAIL)
+    for _ in range(2):  # as when parts are joined
+        assert apply_expectations(again, [entry, of_test]) == []
+
+
+def test_parts_of_a_column_are_joined() -> None:
+    one, two = made(State.PASS), made(State.FAIL)
+    one.programs = {"outcomes": {"programs checked": 2, "refused": ["a"]}}
+    two.programs = {"outcomes": {"programs checked": 3, "refused": ["b"], "wrong": 1}, "lockstep": {"steps": 4}}
+    one.join(two)
+    assert [result.state for result in one.tests] == [State.PASS, State.FAIL]
+    assert one.programs == {
+        "outcomes": {"programs checked": 5, "refused": ["a", "b"], "wrong": 1},
+        "lockstep": {"steps": 4},
+    }
+
+
+def test_kept_results_are_no_test_of_this_run(tmp_path: Path) -> None:
+    kept = made(State.FAIL, real=True)
+    kept.facts["committed"] = "cufile-h200.json"
+    write_report(build_table([made(State.PASS), kept]), tmp_path)
+    assert len(ElementTree.parse(tmp_path / "junit.xml").getroot()) == 1
+
+
 def test_expectations_need_reason_and_owner(tmp_path: Path) -> None:
     (tmp_path / "x.toml").write_text('[[deviation]]\nclause = "stream.null"\nreason = "r"\n')
     with pytest.raises(ValueError, match="needs a reason, an owner"):
