@@ -82,7 +82,10 @@ def run_test(test: Test, target: Target, release: str, variant: str = "") -> Tes
         try:
             with time_limit(10):
                 kit.cleanup()
-        except Exception as error:
+        except Unsupported as reason:
+            message = message or f"clean-up: {reason}"
+        except Exception as error:  # what a test leaves behind would be in the way of the next
+            state = State.FAIL if state is State.PASS else state
             message = message or f"clean-up: {error!r}"
     faults: list[str] = getattr(target, "faults", [])
     if faults and state is State.PASS:

@@ -146,6 +146,23 @@ def test_a_worker_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "in time" in column.tests[0].message
 
 
+def test_a_clean_up_that_fails_is_a_failure(tmp_path: Path) -> None:
+    class Sticky(SimTarget):
+        def __init__(self, directory: Path) -> None:
+            super().__init__(directory)
+            self.capabilities -= {"model"}  # so that what a test made is given back
+
+        def call(self, name: str, *args: Any) -> Any:
+            if name == "hipEventDestroy":
+                raise RuntimeError("the event stays")
+            return super().call(name, *args)
+
+    column = run_conformance(lambda: Sticky(tmp_path), plan=Plan(exactly=["hip.events"]))
+    [result] = column.tests
+    assert result.state is State.FAIL
+    assert "clean-up: RuntimeError('the event stays')" in result.message
+
+
 def test_unsupported_is_not_a_failure(tmp_path: Path) -> None:
     class Poor(SimTarget):
         def call(self, name: str, *args: Any) -> Any:
