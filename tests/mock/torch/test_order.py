@@ -224,7 +224,7 @@ def test_current_stream_belongs_to_the_thread(rig):
     with torch.cuda.stream(side):
         thread = threading.Thread(target=other)
         thread.start()
-        thread.join(10)
+        thread.join(60)
     assert found == {"stream": torch.cuda.default_stream(0), "device": 0}
     assert torch.cuda.current_device() == 0
 
@@ -244,5 +244,5 @@ def test_many_threads(any_rig):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(60)
     assert sorted(results) == [(seed, 100 * (seed + 10)) for seed in range(6)]
