@@ -181,6 +181,8 @@ def _copy(session: Session, self: torch.Tensor, src: torch.Tensor, non_blocking:
         _move(session, self, src, non_blocking)
         return self
     if self.is_cuda:  # the bytes travel dense and in their last dtype
+        if src.is_cuda:  # the change of dtype is part of the copy, so it comes behind the target's stream, too
+            session.order(session.current(int(self.device.index)), session.current(int(src.device.index)))
         dense = bare and self.is_contiguous()
         target = self if dense else torch.empty(self.shape, dtype=self.dtype, device=self.device)
         source = src.to(self.dtype).contiguous()

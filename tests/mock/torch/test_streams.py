@@ -223,13 +223,13 @@ def test_device_synchronize_is_of_one_device(rig):
 def test_copies_between_devices_order_both_streams(any_rig):
     here = torch.arange(1000, device="cuda:0")
     side = torch.cuda.Stream(device=1)
+    any_rig.machine.stall(side.cuda_stream)  # as slow as can be
     with torch.cuda.stream(side):
         there = here.to("cuda:1") * 2
     back = there.to("cuda:0")
     torch.cuda.current_stream(0).wait_stream(side)
     again = torch.empty_like(here, dtype=torch.float32)
     again.copy_(there, non_blocking=True)
-    side.synchronize()
     assert again.cpu().equal(torch.arange(1000.0) * 2)
     assert back.device.index == 0
 
