@@ -65,6 +65,7 @@ class Engine(ABC):
         self.ended = False
         self.closed_at: Site | None = None
         self._lane_count = 0
+        self.dozing: set[int] = set()  # threads that wait for the machine
         self._inside: dict[int, Command] = {}  # thread to the host function that it runs
 
     # -- lanes -------------------------------------------------------------------------------------------------------
@@ -167,8 +168,12 @@ class Engine(ABC):
         Returns the seconds that count for the watchdog, which are never more than were asked for: where a busy machine
         lets this thread sleep on, it did not run the threads that could have brought progress either.
         """
-        start = time.monotonic()
-        self.changed.wait(seconds)
+        me, start = threading.get_ident(), time.monotonic()
+        self.dozing.add(me)
+        try:
+            self.changed.wait(seconds)
+        finally:
+            self.dozing.discard(me)
         return min(time.monotonic() - start, seconds)
 
     @property

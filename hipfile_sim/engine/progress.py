@@ -72,6 +72,8 @@ class Patience:
         elapsed = time.monotonic() - self._since
         if thread is None:
             return False, f"is in code without Python threads{where}"
+        if ident in self._engine.dozing:  # and wakes up now and then to look
+            return False, f"waits for the machine{where}"
         used = _core_time(thread) - self._used.get(ident, 0)
         if used / 1e9 > max(0.001, _LEAST * elapsed):
             return True, f"is busy: it used its core for {used / 1e9:.2f} s of the last {elapsed:.2f} s{where}"
