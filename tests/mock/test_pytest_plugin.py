@@ -434,7 +434,7 @@ def test_a_suite_that_does_not_use_it_imports_nothing(run, monkeypatch):
 
 
 def test_collection_of_an_empty_suite_costs_little(tmp_path):
-    """In function calls, of which pytest alone makes millions; the time is measured in benchmarks/."""
+    """40,000 function calls are some 10 ms, pytest itself makes ten times as many; benchmarks/ has the time."""
     (tmp_path / "test_empty.py").write_text("")
     program = (
         "import cProfile, sys, pytest\n"
@@ -447,5 +447,4 @@ def test_collection_of_an_empty_suite_costs_little(tmp_path):
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
         return int(done.stdout.split()[-1])
 
-    without, with_plugin = calls("-p", "no:hipfile"), calls()
-    assert 0 < with_plugin - without < 0.05 * without
+    assert 0 < calls() - calls("-p", "no:hipfile") < 40_000

@@ -248,6 +248,7 @@ def bombarded(times: int) -> int:
 if __name__ == "__main__":
     load(sys.argv[1])
     signal.signal(signal.SIGUSR1, alarm)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs are started to ignore it
     wanted = sys.argv[2]
     if wanted == "first":
         print(first_call(int(sys.argv[3])))

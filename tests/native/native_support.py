@@ -52,6 +52,7 @@ def host(native_prefix: Path, code: str, **env: str) -> tuple[int, str, str]:
     """A Python program that opens the libraries itself."""
     head = f"""
 import atexit, ctypes, os, signal, sys, threading, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs are started to ignore it
 hip = ctypes.CDLL({str(native_prefix / "lib" / "libamdhip64.so")!r})
 hipfile = ctypes.CDLL({str(native_prefix / "lib" / "libhipfile.so")!r})
 """
