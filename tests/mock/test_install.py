@@ -143,7 +143,7 @@ def test_only_the_faces_that_are_asked_for() -> None:
 
 def test_unknown_face_is_said_and_undone() -> None:
     with (
-        pytest.raises(FaceUnavailable, match=r"no face 'hipfil'; there are .*hipfile"),
+        pytest.raises(FaceUnavailable, match=r"no face 'hipfil'; did you mean hipfile. There are .*hipfile"),
         hipfile_mock.fake(faces=["hipfil"]),
     ):
         pass
