@@ -200,6 +200,8 @@ class PoolBatches(StoredBatches):
         engine = self.driver.engine
         engine.host_point("hipFileBatchIOGetStatus")
         if limit == 0:
+            pending = [task.marker for task in batch.outstanding if task.marker is not None]
+            engine.looked(pending, "hipFileBatchIOGetStatus")
             return
         if engine.threaded and limit is not None:
             seconds = min(limit / NS, 1e6)

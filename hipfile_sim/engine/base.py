@@ -122,6 +122,12 @@ class Engine(ABC):
         point that follows it.
         """
 
+    def looked(self, targets: Sequence[Marker], what: str) -> None:
+        """The host looks whether `targets` are complete, and goes on whatever the answer.
+
+        A loop around such a look waits, in its own way: nothing else may come before it sees the answer change.
+        """
+
     @abstractmethod
     def wait(self, targets: Sequence[Marker], what: str) -> None:
         """Block the host until all `targets` are complete.

@@ -14,6 +14,10 @@ from hipfile_sim.engine.schedules import HOST, Option, Point, Schedule, parse_sc
 from hipfile_sim.engine.token import ChoiceLog, TokenSchedule
 
 _HOST_OPTION = Option(HOST, None, 0, False)
+POLLS = 32
+"""Looks in a row at work that does not move, after which each look lets the schedule move the device by one step.
+
+Each is a choice that an explorer has to try, so they are few."""
 
 
 class StepEngine(Engine):
@@ -59,6 +63,8 @@ class StepEngine(Engine):
         self.choices = ChoiceLog(self.schedule.passive)
         self.device_time = 0
         self.steps = 0
+        self._looks = 0
+        self._looks_since = 0
         self._active: dict[int, Lane] = {}
         self._workers: dict[int, HostFunctionThread] = {}
 
@@ -118,6 +124,23 @@ class StepEngine(Engine):
                 if options[choice].lane == HOST:
                     return
                 self._step(self._active[options[choice].lane])
+
+    def looked(self, targets: Sequence[Marker], what: str) -> None:
+        # Without this a loop that polls would never end under a schedule that moves nothing before the host waits.
+        if self.host_function is not None or all(lane.completed >= ticket for lane, ticket in targets):
+            return
+        if self.steps != self._looks_since:
+            self._looks_since, self._looks = self.steps, 0
+        self._looks += 1
+        if self._looks <= POLLS:
+            return
+        with self.lock:
+            unfinished = [target for target in targets if target[0].completed < target[1]]
+            options = self._options(unfinished, settle=True)
+            if options:
+                choice = self._choose(Point("wait", what, options, self.clock.now))
+                self._step(self._active[options[choice].lane])
+                self._looks_since = self.steps
 
     def wait(self, targets: Sequence[Marker], what: str) -> None:
         inside = self.host_function

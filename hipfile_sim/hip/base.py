@@ -249,8 +249,9 @@ class RuntimeBase(Ending):
         for observer in self.engine.observers:
             observer.allocated(block)
 
-    def asks(self, targets: Sequence[Marker]) -> None:
-        """An explorer wants to know whose progress the answer of a call depends on."""
+    def asks(self, targets: Sequence[Marker], what: str) -> None:
+        """The answer of `what` depends on the progress of `targets`: an explorer wants to know, and the engine, too."""
+        self.engine.looked(targets, what)
         tracker = self.engine.tracker
         if tracker is not None:
             tracker.asked(targets)

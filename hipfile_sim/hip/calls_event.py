@@ -82,7 +82,7 @@ class EventCalls(RuntimeBase):
         if found is None:
             return _BAD_HANDLE
         if found.marker is not None:
-            self.asks([found.marker])
+            self.asks([found.marker], "hipEventQuery")
         if not found.done:
             return HipError.hipErrorNotReady
         self._learnt_event(found.marker, event, "hipEventQuery")
@@ -119,7 +119,8 @@ class EventCalls(RuntimeBase):
             return _BAD_HANDLE, 0.0
         if first.record is None or second.record is None:
             return _BAD_HANDLE, 0.0
-        self.asks([event.marker for event in (first, second) if event.marker is not None])
+        markers = [event.marker for event in (first, second) if event.marker is not None]
+        self.asks(markers, "hipEventElapsedTime")
         if not first.done or not second.done:
             return HipError.hipErrorNotReady, 0.0
         self.learnt([(record.lane, record.ticket) for record in (first.record, second.record)], "hipEventElapsedTime")

@@ -72,7 +72,7 @@ class StreamCalls(RuntimeBase):
         lanes = [found.lane]
         if found.is_null:
             lanes += [other.lane for other in self._blocking[found.device].values()]
-        self.asks([lane.tail for lane in lanes])
+        self.asks([lane.tail for lane in lanes], "hipStreamQuery")
         if not all(lane.idle for lane in lanes):
             return HipError.hipErrorNotReady
         self.learnt([lane.tail for lane in lanes], "hipStreamQuery")
