@@ -122,7 +122,7 @@ class Engine(ABC):
         point that follows it.
         """
 
-    def looked(self, targets: Sequence[Marker], what: str) -> None:
+    def looked(self, targets: Sequence[Marker], what: str) -> None:  # noqa: B027 - most engines need nothing
         """The host looks whether `targets` are complete, and goes on whatever the answer.
 
         A loop around such a look waits, in its own way: nothing else may come before it sees the answer change.
