@@ -24,6 +24,8 @@ from hipfile_sim.driver.profiles import get_profile
 
 __all__ = ["COUNTS", "NORMALISERS", "NOT_MADE", "REFUSED", "compare", "replay_on", "run"]
 
+ATTEMPTS = 10
+"""How often generating goes on behind a difference that no repetition shows."""
 REPETITIONS = 5
 """How often a program that differed is run again."""
 
@@ -274,25 +276,33 @@ def run(
             found = check(program)
             if found:
                 results.append(_failure(target, release, f"example {number}", seed, program, found))
-        hypothesis.seed(seed * 1000 + shard[0])(machine)
-        config = settings(
-            max_examples=max(1, programs // shard[1]),
-            stateful_step_count=steps,
-            deadline=None,
-            database=None,
-            suppress_health_check=list(HealthCheck),
-            phases=[Phase.generate, Phase.shrink],
-            print_blob=False,
-        )
-        try:
-            run_state_machine_as_test(machine, settings=config)
-        except AssertionError as error:
-            # hardware may differ once and never again: what no repetition shows is told apart
-            steady = any(check(machine.last) for _ in range(REPETITIONS))
-            name = "generated" if steady else "unsteady"
-            results.append(_failure(target, release, name, seed, machine.last, str(error)))
-        except hypothesis.errors.Flaky as error:  # it differed once and not when it was run again
-            results.append(_failure(target, release, "unsteady", seed, machine.last, f"{error}: {machine.found}"))
+        left = max(1, programs // shard[1])
+        for attempt in range(ATTEMPTS):
+            already = counted["programs"]
+            hypothesis.seed(seed * 1000 + shard[0] + attempt * 1_000_000)(machine)
+            config = settings(
+                max_examples=left,
+                stateful_step_count=steps,
+                deadline=None,
+                database=None,
+                suppress_health_check=list(HealthCheck),
+                phases=[Phase.generate, Phase.shrink],
+                print_blob=False,
+            )
+            try:
+                run_state_machine_as_test(machine, settings=config)
+                break
+            except AssertionError as error:
+                # hardware may differ once and never again: what no repetition shows is told apart
+                if any(check(machine.last) for _ in range(REPETITIONS)):
+                    results.append(_failure(target, release, "generated", seed, machine.last, str(error)))
+                    break
+                results.append(_failure(target, release, "unsteady", seed, machine.last, str(error)))
+            except hypothesis.errors.Flaky as error:  # it differed once and not when it was run again
+                results.append(_failure(target, release, "unsteady", seed, machine.last, f"{error}: {machine.found}"))
+            left -= counted["programs"] - already
+            if left <= 0:
+                break
     counted["wrong"] = len(results)
     for reason in counted.get("lacking", ()):
         results.append(TestResult("programs.lockstep", State.UNSUPPORTED, message=reason))
