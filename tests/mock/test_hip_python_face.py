@@ -314,10 +314,17 @@ def test_double_where_there_are_no_wheels(monkeypatch: pytest.MonkeyPatch) -> No
         assert "hip_python" in (module.__file__ or "")
 
 
+def wheels_not_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """AMD's wheels seem to be installed, and this process has not imported them, whatever an earlier test did."""
+    monkeypatch.setattr(packages, "real_hip_python", lambda: "/somewhere/rocm/bindings/hip.so")
+    for name in ("rocm.bindings.hip", "rocm.bindings.hipfile"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+
+
 def test_wheels_without_libraries_or_a_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from hipfile_mock.faces import c_abi
 
-    monkeypatch.setattr(packages, "real_hip_python", lambda: "/somewhere/rocm/bindings/hip.so")
+    wheels_not_imported(monkeypatch)
     monkeypatch.setattr(c_abi, "LIBRARIES", tmp_path)
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CC", raising=False)
@@ -332,7 +339,7 @@ def test_wheels_without_libraries_or_a_compiler(monkeypatch: pytest.MonkeyPatch,
 
 def test_an_import_hook_waits_for_the_wheels_and_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     before = list(sys.meta_path)
-    monkeypatch.setattr(packages, "real_hip_python", lambda: "/somewhere/rocm/bindings/hip.so")
+    wheels_not_imported(monkeypatch)
     with hipfile_mock.fake():
         assert [type(finder).__name__ for finder in sys.meta_path if finder not in before].count("_Later") >= 1
     assert sys.meta_path == before

@@ -4,6 +4,7 @@
 #include <hip/hip_runtime_api.h>
 #include <hipfile.h>
 #include <pthread.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,12 +28,24 @@ struct slots {
 static hipFileHandle_t handle;
 static hipStream_t stream;
 static void *data;
+static volatile uint64_t *gate;
 
 FUNCTION void submit(struct slots *slots) {
     *slots = (struct slots){SIZE, 0, 0, -77};
     CHECK(hipFileReadAsync(handle, data, &slots->size, &slots->file, &slots->buffer, &slots->done, stream).err == 0);
 }
+/* Nothing on the stream runs before a later call has had the chance to see that the frame has ended: on a real thread the
+ * result could else be written into whatever has taken its place. */
+FUNCTION void hold(void) {
+    *gate = 0;
+    CHECK(hipStreamWaitValue64(stream, (void *)gate, 1, hipStreamWaitValueGte, UINT64_MAX) == hipSuccess);
+}
+FUNCTION void release(void) {
+    CHECK(hipInit(0) == hipSuccess);
+    *gate = 1;
+}
 FUNCTION void synchronise(void) {
+    release();
     CHECK(hipStreamSynchronize(stream) == hipSuccess);
     __asm__ volatile("" ::: "memory"); /* no tail call */
 }
@@ -41,11 +54,13 @@ FUNCTION void synchronise(void) {
 
 FUNCTION void in_a_frame(void) {
     struct slots slots;
+    hold();
     submit(&slots);
 }
 /* The frame of the submit is gone when the host waits. */
 FUNCTION void left(void) {
     in_a_frame();
+    release();
     CHECK(hipStreamSynchronize(stream) == hipSuccess);
 }
 /* The same, and another function's frame is in its place. */
@@ -70,6 +85,7 @@ static void *on_a_thread(void *unused) {
 }
 static void *on_a_thread_to_the_end(void *unused) {
     struct slots slots;
+    hold();
     submit(&slots);
     return unused;
 }
@@ -210,11 +226,13 @@ int main(int argc, char **argv) {
     CHECK(hipFileHandleRegister(&handle, &descr).err == 0);
     CHECK(hipMalloc(&data, SIZE) == hipSuccess && hipStreamCreateWithFlags(&stream, hipStreamNonBlocking) == hipSuccess);
     CHECK(hipFileStreamRegister(stream, 0).err == 0);
+    CHECK(hipHostMalloc((void **)&gate, sizeof *gate, 0) == hipSuccess);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         if (!strcmp(cases[i].name, argv[2])) {
             cases[i].run();
             CHECK(hipFileStreamDeregister(stream).err == 0);
             CHECK(hipStreamDestroy(stream) == hipSuccess && hipFree(data) == hipSuccess);
+            CHECK(hipHostFree((void *)gate) == hipSuccess);
             hipFileHandleDeregister(handle);
             close(fd);
             CHECK(hipFileDriverClose().err == 0);
