@@ -161,6 +161,7 @@ ROWS: tuple[Row, ...] = (
         "count stays",
         None,
         "hipFileHandleDeregister hipFileBufDeregister hipFileUseCount",
+        "Measured: cuFile leaves the count, too, but a read with a handle from before a close takes one off.",
     ),
     (
         "life.init.then-open",
