@@ -23,7 +23,7 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ContextDecorator, ExitStack
 from types import SimpleNamespace, TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -83,6 +83,9 @@ class _Engine:
         self.tracker = None
         self.observers: tuple[Any, ...] = ()
         self.lock = threading.RLock()
+
+    def looked(self, targets: Sequence[Any], what: str) -> None:
+        """Nothing moves here on its own."""
 
 
 class _NoFiles:

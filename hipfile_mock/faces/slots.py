@@ -271,7 +271,7 @@ class AsyncSlots:
         if machine is None or machine.engine.closed:
             return
         flush_quarantine(machine)
-        if name == "bytes_done" and not write and self._markers:
+        if name == "bytes_done" and not write:
             machine.engine.looked(self._markers, "AsyncIOHandle.bytes_done")
         machine.host_access(self._address + _OFFSET[name], 8, write=write, what=f"AsyncIOHandle.{name}")
 
