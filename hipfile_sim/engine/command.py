@@ -146,6 +146,8 @@ class Command:
         It belongs to a library above HIP, whose own state it looks at or gives back (`LIBRARY`).
     conditional : bool
         It may start only when `ready` says so (a wait on a value in memory).
+    signals : bool
+        A conditional command may wait for what it writes, so its effect and its end are seen together.
     deps : tuple of Marker
         What must be complete, besides everything before it in its own lane.
     label : str or None
@@ -170,6 +172,7 @@ class Command:
     external: ClassVar[bool] = False
     user_code: ClassVar[bool] = False
     conditional: ClassVar[bool] = False
+    signals: ClassVar[bool] = False
     on_host_thread: ClassVar[bool] = False
     library: ClassVar[bool] = False
 

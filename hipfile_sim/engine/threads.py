@@ -228,14 +228,16 @@ class ThreadEngine(Engine):
                 command.start_time = self.clock.now
                 if self.observers:
                     self._tell("started", command)
-                lock.release()
                 error: BaseException | None = None
+                if not command.signals:
+                    lock.release()
                 try:
                     self._execute(command)
                 except BaseException as caught:  # reported to the host program by the next wait
                     error = caught
                 finally:
-                    lock.acquire()
+                    if not command.signals:
+                        lock.acquire()
                 self._finish(lane, command, error)
         finally:
             lock.release()

@@ -161,6 +161,7 @@ class WriteValue(Command):
 
     __slots__ = ("failed", "memory", "pointer", "value", "width")
     kind: ClassVar[str] = "write_value"
+    signals: ClassVar[bool] = True
 
     def __init__(self, memory: Memory, pointer: int, value: int, width: int) -> None:
         super().__init__()

@@ -60,6 +60,13 @@ def test_no_false_alarm_with_real_threads() -> None:
             assert not sanitizer.findings, f"{program.name}: {sanitizer.format(colour=False)}"
 
 
+def test_a_flag_between_real_threads_orders_every_time() -> None:
+    """The waiting stream's thread must not go on between the write and its end."""
+    for _ in range(100):
+        sanitizer = run(PROGRAMS["flag_between_streams"], engine="threads")
+        assert not sanitizer.findings, sanitizer.format(colour=False)
+
+
 def test_races_are_found_with_real_threads() -> None:
     """Whether two accesses are ordered does not depend on which came first this time."""
     for program in PROGRAMS.values():
