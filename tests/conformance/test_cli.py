@@ -83,12 +83,17 @@ def test_a_model_of_ones_own_is_made_anew_for_each_test(tmp_path: Path, monkeypa
     assert " pass" in output
 
 
-def test_a_model_of_ones_own_runs_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each program finds a fresh one, as each test does; the command of a failure runs that failure alone."""
+def few_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Targets are found in `tmp_path`, and get three concurrent programs and no kept ones."""
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setitem(outcomes.COUNTS, "quick", 3)
     monkeypatch.setattr(outcomes, "examples", list)
     monkeypatch.setattr(lockstep, "examples", list)
+
+
+def test_a_model_of_ones_own_runs_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each program finds a fresh one, as each test does; the command of a failure runs that failure alone."""
+    few_programs(tmp_path, monkeypatch)
     monkeypatch.setitem(lockstep.COUNTS, "quick", (3, 6))
     text = "from hipfile_conformance.targets.sim import SimTarget\n\n\nclass Fine(SimTarget):\n    name = 'fine'\n\n\n"
     text += "class Lossy(SimTarget):\n    name = 'lossy'\n\n    def call(self, name, *args):\n"
@@ -124,10 +129,7 @@ def test_the_command_of_a_failure_runs_that_test_alone(tmp_path: Path) -> None:
 
 
 def test_what_a_target_lacks_is_no_wrong_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setitem(outcomes.COUNTS, "quick", 3)
-    monkeypatch.setattr(outcomes, "examples", list)
-    monkeypatch.setattr(lockstep, "examples", list)
+    few_programs(tmp_path, monkeypatch)
     monkeypatch.setitem(lockstep.COUNTS, "quick", (6, 15))
     text = "from hipfile_conformance.targets.base import Unsupported\n"
     text += "from hipfile_conformance.targets.sim import SimTarget\n\n\nclass Poor(SimTarget):\n    name = 'poor'\n\n"

@@ -9,6 +9,17 @@ from pathlib import Path
 import pytest
 
 
+@pytest.fixture
+def run(pytester: pytest.Pytester) -> Callable[..., pytest.RunResult]:
+    """Runs a test module given as text in a pytest of its own."""
+
+    def run(source: str, *options: str) -> pytest.RunResult:
+        pytester.makepyfile(source)
+        return pytester.runpytest_subprocess("-p", "no:cacheprovider", *options)
+
+    return run
+
+
 @pytest.fixture(scope="session")
 def hipfile_sdist(fetched: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The unpacked source distribution of ``hipfile`` 0.4.0.dev0."""

@@ -83,15 +83,6 @@ def test_keywords_of_fake(keywords, kind, message):
         pass
 
 
-@pytest.fixture
-def run(pytester):
-    def run(source, *options):
-        pytester.makepyfile(source)
-        return pytester.runpytest_subprocess("-p", "no:cacheprovider", *options)
-
-    return run
-
-
 @pytest.mark.parametrize(
     ("line", "message"),
     [

@@ -31,15 +31,6 @@ RACE = """
 """
 
 
-@pytest.fixture
-def run(pytester):
-    def run(source, *options):
-        pytester.makepyfile(source)
-        return pytester.runpytest_subprocess("-p", "no:cacheprovider", *options)
-
-    return run
-
-
 def test_the_fixture_gives_a_session_and_hipfile(run):
     result = run(
         """

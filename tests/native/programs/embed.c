@@ -7,13 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define CHECK(condition)                                                                                               \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                                            \
-            _exit(1);                                                                                                  \
-        }                                                                                                              \
-    } while (0)
+#include "check.h"
 
 static void *python;
 static void *symbol(const char *name) {

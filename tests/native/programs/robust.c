@@ -12,13 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define CHECK(condition)                                                                                               \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                                            \
-            _exit(1);                                                                                                  \
-        }                                                                                                              \
-    } while (0)
+#include "check.h"
 
 static void *count_devices(void *unused) {
     int count = -1;

@@ -10,13 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define CHECK(condition)                                                                                               \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                                            \
-            _exit(1);                                                                                                  \
-        }                                                                                                              \
-    } while (0)
+#include "check.h"
+
 #define FUNCTION static __attribute__((noinline, noclone))
 
 enum { SIZE = 16384 };
