@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from hipfile_mock.near import near
 from hipfile_sim.engine.command import MEM, Access
+from hipfile_sim.hip import hostmem
 from hipfile_sim.observe.timeline import steps
 from hipfile_sim.observe.trace import CallEvent, CommandEvent, SlotEvent, Trace
 
@@ -113,9 +114,9 @@ class Recorder(Trace):
     def _slot(self, access: Access, time: int, what: str) -> SlotEvent | None:
         event = super()._slot(access, time, what)
         if event is not None and event.write and event.name.startswith("bytes") and self.machine is not None:
-            data = self.machine.memory.read(access.start, 8)
-            if data is not None:
-                self._results.append((event.order, int.from_bytes(data, "little", signed=True)))
+            value = hostmem.read_i64(access.start)  # as the library itself goes to slots
+            if value is not None:
+                self._results.append((event.order, value))
         return event
 
     # -- questions ---------------------------------------------------------------------------------------------------

@@ -37,6 +37,9 @@ if (_machine := _current.peek()) is not None:
 del _machine
 
 
+_HIP_ERROR = int(_codes.OpError.hipFileHipDriverError)
+
+
 def _pair(status: Any) -> tuple[int, int]:
     return (int(status[0]), int(status[1]))
 
@@ -44,7 +47,7 @@ def _pair(status: Any) -> tuple[int, int]:
 def _async_pair(status: Any) -> tuple[int, int]:
     """The HIP error counts only beside ``hipFileHipDriverError``; without it the second element is 0."""
     err = int(status[0])
-    return (err, int(status[1]) if err == _codes.OpError.hipFileHipDriverError else 0)
+    return (err, int(status[1]) if err == _HIP_ERROR else 0)
 
 
 # ------------------------------------------------------------------------------------------------------------- errors
@@ -62,7 +65,7 @@ def hipfile_errstr(err_code: Integer) -> str:
 
 def is_hip_drv_err(err: tuple[int, int]) -> bool:
     """Whether the pair `err` carries a HIP error."""
-    return bool(_tuple(err)[0] == _codes.OpError.hipFileHipDriverError)
+    return bool(_tuple(err)[0] == _HIP_ERROR)
 
 
 def hip_drv_err(err: tuple[int, int]) -> int:
@@ -184,7 +187,7 @@ def _io(
     count, errno = getattr(machine.hipfile, name)(*args)
     if count == -1:
         return (-1, int(errno))
-    if count == -_codes.OpError.hipFileHipDriverError:
+    if count == -_HIP_ERROR:
         return (int(count), int(machine.hip.hipPeekAtLastError()))
     return (int(count), 0)
 
