@@ -59,41 +59,44 @@ class _Orphan(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _Guest:
-    """Slots that the caller owns, held until the operation is done: what the late write needs, and no more."""
+    """A slot that the caller owns, held until the operation is done: what the late write needs, and no more."""
 
     owner: Any
     holder: Any
     alone: int = 0
-    address: int = 0
-    length: int = 0
-    lane: Lane | None = None
-    ticket: int = 0
-    thread: int = 0
-    site: Site | None = None
     told: bool = False
-
-    @property
-    def pending(self) -> bool:
-        """Whether an operation uses the slots."""
-        return self.lane is not None and self.lane.completed < self.ticket
 
     @property
     def abandoned(self) -> bool:
         """Whether nobody but this object has the owner."""
-        return self.references() <= self.alone
+        return sys.getrefcount(self.owner) <= self.alone
 
-    def references(self) -> int:
-        """How many references the owner has, ours included."""
-        return sys.getrefcount(self.owner)
+
+@dataclass(slots=True, eq=False)
+class _Visit:
+    """An operation whose slots the caller owns."""
+
+    guests: list[_Guest]
+    length: int
+    lane: Lane
+    ticket: int
+    thread: int
+    site: Site | None
+
+    @property
+    def pending(self) -> bool:
+        """Whether the operation uses the slots."""
+        return self.lane.completed < self.ticket
 
 
 def references_when_alone(make: Callable[[], tuple[Any, Any]]) -> int:
     """References of an owner that nobody but a guest has. `make` gives an owner and its holder."""
-    return _Guest(*make()).references()
+    guest = _Guest(*make())
+    return sys.getrefcount(guest.owner)
 
 
-_AT_ONCE = 64
-"""Guests that one call looks after; with more in flight they are looked after in turn."""
+_AT_ONCE = 16
+"""Visits that one call looks after; with more in flight they are looked after in turn."""
 
 
 class _Quarantine:
@@ -103,12 +106,12 @@ class _Quarantine:
     of a face takes the orphans from it.
     """
 
-    __slots__ = ("fresh", "guests", "kept")
+    __slots__ = ("fresh", "kept", "visits")
 
     def __init__(self) -> None:
         self.fresh: deque[_Orphan] = deque()
         self.kept: list[_Orphan] = []
-        self.guests: deque[_Guest] = deque()
+        self.visits: deque[_Visit] = deque()
 
 
 _quarantines: weakref.WeakKeyDictionary[Any, _Quarantine] = weakref.WeakKeyDictionary()
@@ -128,11 +131,10 @@ def keep_alive(machine: Any, lane: Lane, slots: list[tuple[Any, Any, int]], leng
         The caller's object; what keeps its memory in place; its references when only we have it
         (`references_when_alone`).
     """
-    guests = _quarantine_of(machine).guests
+    guests = [_Guest(owner, holder, alone) for owner, holder, alone in slots]
     site = call_site(2) if machine.engine.observers else None
-    thread = threading.get_ident()
-    for owner, holder, alone in slots:
-        guests.append(_Guest(owner, holder, alone, int(holder), length, lane, lane.submitted, thread, site))
+    visit = _Visit(guests, length, lane, lane.submitted, threading.get_ident(), site)
+    _quarantine_of(machine).visits.append(visit)
 
 
 def flush_quarantine(machine: Any) -> None:
@@ -141,8 +143,8 @@ def flush_quarantine(machine: Any) -> None:
     if quarantine is None:
         return
     fresh, kept = quarantine.fresh, quarantine.kept
-    if quarantine.guests:
-        _look_after(machine, quarantine.guests)
+    if quarantine.visits:
+        _look_after(machine, quarantine.visits)
     if not fresh and not kept:
         return
     with machine.engine.lock:
@@ -154,20 +156,21 @@ def flush_quarantine(machine: Any) -> None:
             _tell(machine, orphan.address, _SIZE, "AsyncIOHandle", orphan.markers, orphan.thread, orphan.site)
 
 
-def _look_after(machine: Any, guests: deque[_Guest]) -> None:
-    for _ in range(min(len(guests), _AT_ONCE)):
+def _look_after(machine: Any, visits: deque[_Visit]) -> None:
+    for _ in range(min(len(visits), _AT_ONCE)):
         try:
-            guest = guests.popleft()
+            visit = visits.popleft()
         except IndexError:  # another thread was quicker
             return
-        if not guest.pending:
+        if not visit.pending:
             continue
-        guests.append(guest)
-        if not guest.told and guest.abandoned and guest.lane is not None:
-            guest.told = True
-            what = type(guest.owner).__name__
-            marker = (guest.lane, guest.ticket)
-            _tell(machine, guest.address, guest.length, what, (marker,), guest.thread, guest.site)
+        visits.append(visit)
+        for guest in visit.guests:
+            if guest.abandoned and not guest.told:
+                guest.told = True
+                address, what = int(guest.holder), type(guest.owner).__name__
+                marker = (visit.lane, visit.ticket)
+                _tell(machine, address, visit.length, what, (marker,), visit.thread, visit.site)
 
 
 def _tell(
@@ -210,8 +213,8 @@ def quarantined(machine: Any) -> int:
     """
     quarantine = _quarantine_of(machine)
     orphans = [*quarantine.fresh, *quarantine.kept]
-    guests = list(quarantine.guests)
-    return sum(not _done(orphan.markers) for orphan in orphans) + sum(g.pending and g.abandoned for g in guests)
+    guests = [guest for visit in list(quarantine.visits) if visit.pending for guest in visit.guests]
+    return sum(not _done(orphan.markers) for orphan in orphans) + sum(guest.abandoned for guest in guests)
 
 
 def _done(markers: tuple[Marker, ...]) -> bool:
