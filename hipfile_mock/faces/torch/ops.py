@@ -224,6 +224,14 @@ def _move(session: Session, to: torch.Tensor, source: torch.Tensor, non_blocking
             session.check(hip.hipMemcpyWithStream(*addresses, kind, stream.handle))
 
 
+def _strides_of_copy(tensor: torch.Tensor, memory_format: torch.memory_format) -> list[int]:
+    stride = list(tensor.stride())
+    if memory_format in (torch.preserve_format, torch.contiguous_format) and stride == contiguous(tensor.shape):
+        return stride  # torch takes as long to find that out as for the copy itself
+    model = aten.empty_strided.default.redispatch(META, tensor.shape, stride, dtype=tensor.dtype, device=META_DEVICE)
+    return list(torch.empty_like(model, memory_format=memory_format).stride())
+
+
 @special(aten._to_copy.default)
 def _to_copy(
     session: Session,
@@ -239,9 +247,8 @@ def _to_copy(
     _strided_and_not_pinned(layout, None)
     dtype = dtype or self.dtype
     device = device if device is not None else self.device
-    shape = aten.empty_strided.default.redispatch(META, self.shape, self.stride(), dtype=self.dtype, device=META_DEVICE)
-    model = torch.empty_like(shape, dtype=dtype, memory_format=memory_format or torch.preserve_format)
-    size, stride = list(model.shape), list(model.stride())
+    size = list(self.shape)
+    stride = _strides_of_copy(self, memory_format or torch.preserve_format)
     if device.type == "cuda":
         result = session.new_tensor(size, stride, dtype, session.index(device))
     elif device.type == "cpu" and (non_blocking or pin_memory):

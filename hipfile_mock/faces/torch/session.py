@@ -123,14 +123,15 @@ class Session:
         MachineClosedError
             The machine was closed while the double was in place.
         """
+        if not code:
+            return
         if code == HipError.hipErrorDeinitialized and self.engine.ended:
             raise self.engine.closed_error("torch's call")
-        if code != HipError.hipSuccess:
-            text = self.hip.hipGetErrorString(code)
-            self.hip.hipGetLastError()
-            error: Exception = torch.AcceleratorError(f"HIP error: {text}")
-            error.error_code = int(code)  # type: ignore[attr-defined]
-            raise error
+        text = self.hip.hipGetErrorString(code)
+        self.hip.hipGetLastError()
+        error: Exception = torch.AcceleratorError(f"HIP error: {text}")
+        error.error_code = int(code)  # type: ignore[attr-defined]
+        raise error
 
     def own(self, name: str, *args: Any) -> Any:
         """A HIP call that torch makes on its own account: faults apply, but it is no call of the program."""

@@ -38,7 +38,8 @@ class Figure:
         self.current += amount
         if amount >= 0:
             self.allocated += amount
-            self.peak = max(self.peak, self.current)
+            if self.current > self.peak:
+                self.peak = self.current
         else:
             self.freed -= amount
 
