@@ -183,6 +183,28 @@ def _same(found, expected):
             _same(one, other)
 
 
+@pytest.mark.parametrize("memory_format", [torch.preserve_format, torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize(
+    "change",
+    {
+        "contiguous": lambda tensor: tensor,
+        "permuted": lambda tensor: tensor.permute(0, 2, 3, 1),
+        "expanded": lambda tensor: tensor[:1].expand(2, 3, 4, 5),
+        "sliced": lambda tensor: tensor[:, :, ::2],
+        "empty": lambda tensor: tensor[:0],
+        "channels_last": lambda tensor: tensor.to(memory_format=torch.channels_last),
+    }.items(),
+    ids=lambda item: item[0],
+)
+def test_copies_have_the_strides_of_a_copy_on_the_cpu(rig, change, memory_format):
+    host = change[1](torch.arange(120.0).reshape(2, 3, 4, 5))
+    wanted = host.to(torch.float64, memory_format=memory_format)
+    there = host.to("cuda", torch.float64, memory_format=memory_format)
+    assert there.stride() == wanted.stride()
+    assert torch.equal(there.cpu(), wanted)
+    assert host.to("cuda").cpu().stride() == host.to(torch.float64).stride()
+
+
 def test_setting_items(rig):
     for device in ("cpu", "cuda"):
         x = torch.zeros(4, 3, device=device)
